@@ -1,0 +1,1 @@
+"""The part of the engine that knows only tensors: ids in, ids out."""

@@ -1,0 +1,64 @@
+"""The seam below messages and text: ids in, ids out.
+
+The torch backend stands behind it, and so does anything else that turns prompt ids into ids: tests put a scripted
+backend here that replays given ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from chatlocal.engine.messages import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class IdLogprob:
+    """The natural-log probability of one id; `top` are (id, log-probability) pairs, best first."""
+
+    id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """New ids, in order. `replaces` is how many ids sent before these stand for."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[IdLogprob, ...] = ()
+    replaces: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The last event of a request. `stop_id` is the end id that the model chose; it is not among the Tokens."""
+
+    reason: Literal["stop", "length", "cancelled"]
+    stop_id: int | None = None
+
+
+TokenEvent = Tokens | Done
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One prompt to continue. Every field of `sampling` but `stop` is the backend's business."""
+
+    prompt_ids: tuple[int, ...]
+    sampling: Sampling = field(default_factory=Sampling)
+    stop_ids: frozenset[int] = frozenset()
+    constraint_spec: Any = None
+    logprobs: int | None = None
+    priority: int = 0
+    media: tuple[Any, ...] = ()
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Turns requests into ids."""
+
+    def submit(self, request: Request) -> Iterator[TokenEvent]:
+        """Events of one request, ending with Done. Closing the iterator cancels the request."""
+        ...
