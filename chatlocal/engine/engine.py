@@ -1,0 +1,223 @@
+"""The engine: from messages to events, over a backend that turns ids into ids."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chatlocal.engine import families, loading
+from chatlocal.engine.answer import AnswerReader
+from chatlocal.engine.constraints import Spec
+from chatlocal.engine.context_length import context_length
+from chatlocal.engine.errors import ContextOverflow, EngineClosed, UnsupportedInput
+from chatlocal.engine.events import Event, Reply, collect
+from chatlocal.engine.families import Prompt
+from chatlocal.engine.generation_defaults import complete, end_ids
+from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
+from chatlocal.engine.runtime.backend import Backend, Request
+from chatlocal.engine.runtime.stream import arrivals, async_arrivals
+
+Messages = Iterable[ChatMessage | Mapping[str, Any]]
+Tools = Sequence[Tool | Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    request: Request
+    reader: AnswerReader
+    deadline: float | None
+
+
+class Engine:
+    """A model, its tokenizer and one scheduler thread. Safe to call from any number of threads and event loops.
+
+    `Engine(model, tokenizer)` takes transformers objects that are already loaded (the model is used as it is and must
+    not be used elsewhere at the same time); `Engine.load(...)` finds them by name. `backend` replaces the torch
+    runtime; then `model` may be None. `template` is a prompt family's name, a Jinja template or a path to one.
+    Closing frees the model's cache and ends the thread; it is also a context manager.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        backend: Backend | None = None,
+        template: str | None = None,
+        name: str | None = None,
+        notes: tuple[str, ...] = (),
+        max_batch: int = 16,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.name = name or str(getattr(getattr(model, "config", None), "_name_or_path", "") or "local model")
+        self._notes = notes
+        self._config = getattr(model, "config", None)
+        self._generation_config = getattr(model, "generation_config", None)
+        self.context_length = context_length(self._config, tokenizer)
+        self._choice = families.resolve(tokenizer, self._config, template)
+        if backend is None:
+            # Imported here so that an engine over another backend does without the torch runtime.
+            from chatlocal.engine.runtime.torch_backend import TorchBackend
+
+            backend = TorchBackend(model, tokenizer, max_batch=max_batch)
+        self.backend: Backend = backend
+        self._closed = False
+
+    @classmethod
+    def load(
+        cls, model: str | None = None, *, template: str | None = None, max_batch: int = 16, **options: Any
+    ) -> Engine:
+        """Load a folder, a hub id, a GGUF file or (no name) the embedded default; `options` as in loading.load.
+
+        ModelNotFound, ModelLoadError or DownloadError say what to do when that fails.
+        """
+        loaded = loading.load(model, **options)
+        return cls(
+            loaded.model,
+            loaded.tokenizer,
+            template=template,
+            name=loaded.name,
+            notes=loaded.notes,
+            max_batch=max_batch,
+        )
+
+    def stream(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools | None = None,
+        spec: Spec | None = None,
+        sampling: Sampling | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> Iterator[Event]:
+        """The answer as it comes; the last event is Finish. Closing the iterator frees the slot within one step.
+
+        `spec` constrains the answer, `timeout` is in seconds from this call, `options` go to the prompt family.
+        Raises ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema before any work.
+        """
+        prepared = self._prepare(messages, tools, spec, sampling, timeout, options)
+        return self._stream(prepared)
+
+    def _stream(self, prepared: _Prepared) -> Iterator[Event]:
+        incoming = arrivals(self.backend.submit(prepared.request), prepared.deadline)
+        try:
+            for event in incoming:
+                yield from prepared.reader.feed(event)
+                if prepared.reader.finished:
+                    return
+        finally:
+            incoming.close()  # type: ignore[attr-defined]
+
+    def astream(
+        self,
+        messages: Messages,
+        *,
+        tools: Tools | None = None,
+        spec: Spec | None = None,
+        sampling: Sampling | None = None,
+        timeout: float | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Event]:
+        """`stream` for an event loop, which is never blocked; cancelling the task frees the slot within one step."""
+        prepared = self._prepare(messages, tools, spec, sampling, timeout, options)
+        return self._astream(prepared)
+
+    async def _astream(self, prepared: _Prepared) -> AsyncIterator[Event]:
+        incoming = async_arrivals(self.backend.submit(prepared.request), prepared.deadline)
+        try:
+            async for token_event in incoming:
+                for event in prepared.reader.feed(token_event):
+                    yield event
+                if prepared.reader.finished:
+                    return
+        finally:
+            await incoming.aclose()  # type: ignore[attr-defined]
+
+    def generate(self, messages: Messages, **options: Any) -> Reply:
+        """The whole answer; arguments as in `stream`."""
+        return collect(self.stream(messages, **options))
+
+    async def agenerate(self, messages: Messages, **options: Any) -> Reply:
+        """The whole answer, without blocking the event loop; arguments as in `stream`."""
+        return collect([event async for event in self.astream(messages, **options)])
+
+    def render(self, messages: Messages, tools: Tools | None = None, **options: Any) -> Prompt:
+        """The prompt of these messages, in the family that was chosen for the model."""
+        return self._choice.family.render(read_messages(messages), read_tools(tools) or None, **options)
+
+    def count_tokens(self, messages: Messages, tools: Tools | None = None, **options: Any) -> int:
+        """How many ids the prompt of these messages has."""
+        return len(self.render(messages, tools, **options).ids(self.tokenizer))
+
+    def describe(self) -> dict[str, Any]:
+        """What was loaded and which rule chose the prompt family, for a person to read."""
+        described: dict[str, Any] = {
+            "model": self.name,
+            "family": self._choice.family.name,
+            "rule": self._choice.rule,
+            "why": self._choice.why,
+            "context_length": self.context_length,
+            "end_ids": sorted(end_ids(self.tokenizer, self._generation_config, ())),
+            "notes": list(self._notes),
+        }
+        describe = getattr(self.backend, "describe", None)
+        return {**described, **(describe() if describe is not None else {})}
+
+    def stats(self) -> dict[str, int]:
+        """Counters since loading (forwards, tokens_out, ...) and the requests that run and wait now."""
+        stats = getattr(self.backend, "stats", None)
+        return dict(stats()) if stats is not None else {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def close(self) -> None:
+        """End every running request with EngineClosed and stop the scheduler thread. Safe to call twice."""
+        self._closed = True
+        close = getattr(self.backend, "close", None)
+        if close is not None:
+            close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _prepare(
+        self,
+        messages: Messages,
+        tools: Tools | None,
+        spec: Spec | None,
+        sampling: Sampling | None,
+        timeout: float | None,
+        options: dict[str, Any],
+    ) -> _Prepared:
+        if self._closed:
+            raise EngineClosed("This engine was closed: load it again with Engine.load.")
+        if timeout is not None and not timeout > 0:
+            raise UnsupportedInput(f"timeout must be a positive number of seconds, got {timeout}.")
+        sampling = sampling or Sampling()
+        prompt = self.render(messages, tools, **options)
+        ids = prompt.ids(self.tokenizer)
+        room = self.context_length - len(ids) if self.context_length else 2**31
+        if room < 1:
+            raise ContextOverflow(len(ids), self.context_length or 0)
+        ends = end_ids(self.tokenizer, self._generation_config, prompt.stop_ids(self.tokenizer))
+        request = Request(
+            prompt_ids=ids,
+            sampling=complete(replace(sampling, stop=()), self._generation_config, room),
+            stop_ids=ends,
+            constraint_spec=spec,
+            logprobs=sampling.logprobs,
+        )
+        # A family's stop strings are guesses about prose; a constrained answer ends where its grammar says.
+        stops = sampling.stop if spec is not None else (*sampling.stop, *prompt.stop_strings)
+        reader = AnswerReader(self.tokenizer, stops, len(ids))
+        return _Prepared(request, reader, None if timeout is None else time.monotonic() + timeout)
