@@ -1,0 +1,63 @@
+# Every target installs what it needs: .venv is made when it is missing and brought up to date when
+# pyproject.toml or constraints.txt changed. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/installed
+# The suite against the wheel runs in a folder of its own that holds the installed wheel, a copy of the
+# tests and nothing else of the package, so no module can come from the checkout by mistake.
+SHIPPED := build/shipped
+SHIPPED_TESTS := tests/test_public_surface.py tests/contracts
+
+.PHONY: help install demo test test-checkout test-wheel check bench evaluate clean
+
+help:
+	@echo "demo      the dog example (LangChain) and questions over documents (LlamaIndex) on a real model"
+	@echo "test      every quick test, then a part of them against the built wheel"
+	@echo "check     style, types and layers"
+	@echo "bench     the measurements under benchmarks/"
+	@echo "evaluate  the long runs: accuracy sets and soaks"
+	@echo "clean     remove .venv, build outputs and caches"
+
+install: $(INSTALLED)
+
+# One pip call, so that the pinned torch is chosen before anything that depends on it.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+demo: $(INSTALLED)
+	$(PY) examples/dog.py
+	$(PY) examples/rag.py
+
+test: test-checkout test-wheel
+
+test-checkout: $(INSTALLED)
+	$(PY) -m pytest
+
+# `build` makes the sdist and builds the wheel from that, so a file missing from either shows here.
+test-wheel: $(INSTALLED)
+	rm -rf $(SHIPPED)
+	$(PY) -m build --no-isolation --outdir $(SHIPPED)/dist . > /dev/null
+	$(PY) -m pip install --quiet --no-deps --target $(SHIPPED) $(SHIPPED)/dist/*.whl
+	cp -R pyproject.toml tests $(SHIPPED)
+	cd $(SHIPPED) && $(abspath $(PY)) -m pytest $(SHIPPED_TESTS)
+
+check: $(INSTALLED)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest tests/test_layers.py
+
+bench: $(INSTALLED)
+	set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) $$script; done
+
+# pytest's code 5 means that no test carries the marker.
+evaluate: $(INSTALLED)
+	$(PY) -m pytest -m evaluate
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
