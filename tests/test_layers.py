@@ -44,7 +44,7 @@ class Layer:
 VALUES = ("chatlocal.engine.messages", "chatlocal.engine.events", "chatlocal.engine.errors")
 LANGCHAIN = ("langchain_core", "langsmith")
 
-# The longest prefix of a module's name decides.
+# The longest prefix of a module's name decides: whole parts of the name, or any beginning where a `*` follows.
 LAYERS = {
     "chatlocal": Layer(("chatlocal",), only=()),
     "chatlocal.engine": Layer(("chatlocal.engine",)),
@@ -59,11 +59,11 @@ LAYERS = {
     "chatlocal.engine.toolcalls": Layer((*VALUES, "chatlocal.engine.toolcalls", "chatlocal.engine.constraints")),
     "chatlocal.extractors": Layer(("chatlocal.engine", "chatlocal.extractors"), deferred=LANGCHAIN),
     "chatlocal.integrations": Layer(("chatlocal.engine",)),
-    "chatlocal.integrations.langchain": Layer(
-        ("chatlocal.engine", "chatlocal.integrations.langchain"), frameworks=LANGCHAIN
+    "chatlocal.integrations.langchain*": Layer(
+        ("chatlocal.engine", "chatlocal.integrations.langchain*"), frameworks=LANGCHAIN
     ),
-    "chatlocal.integrations.llama_index": Layer(
-        ("chatlocal.engine", "chatlocal.integrations.llama_index"), frameworks=("llama_index",)
+    "chatlocal.integrations.llama_index*": Layer(
+        ("chatlocal.engine", "chatlocal.integrations.llama_index*"), frameworks=("llama_index",)
     ),
 }
 
@@ -104,7 +104,10 @@ def module_name(file: str) -> str:
 
 
 def within(module: str, prefixes: tuple[str, ...]) -> bool:
-    return any(module == prefix or module.startswith(f"{prefix}.") for prefix in prefixes)
+    return any(
+        module.startswith(prefix[:-1]) if prefix.endswith("*") else f"{module}.".startswith(f"{prefix}.")
+        for prefix in prefixes
+    )
 
 
 def layer_of(module: str) -> Layer:
@@ -159,6 +162,7 @@ def test_imports_point_one_way(file: str) -> None:
         ("chatlocal/integrations/langchain.py", "from chatlocal.extractors import Extractor"),
         ("chatlocal/integrations/langchain.py", "from llama_index.core.llms import LLM"),
         ("chatlocal/integrations/llama_index.py", "import chatlocal.integrations.langchain"),
+        ("chatlocal/integrations/llama_index_chat.py", "from chatlocal.integrations import langchain_messages"),
         ("chatlocal/extractors/chain.py", "from langchain_core.prompts import PromptTemplate"),
         ("chatlocal/extractors/chain.py", "def f():\n    from llama_index.core import Document"),
     ],
@@ -173,6 +177,7 @@ def test_a_wrong_import_is_seen(file: str, source: str) -> None:
         ("chatlocal/engine/loading.py", "import torch\nfrom chatlocal.engine import errors"),
         ("chatlocal/engine/runtime/runner.py", "from chatlocal.engine import events"),
         ("chatlocal/integrations/langchain.py", "from langchain_core.messages import AIMessage"),
+        ("chatlocal/integrations/langchain.py", "from chatlocal.integrations.langchain_messages import read"),
         ("chatlocal/extractors/chain.py", "def f():\n    from langchain_core.prompts import PromptTemplate"),
         ("chatlocal/extractors/chain.py", "if TYPE_CHECKING:\n    from langchain_core.prompts import PromptTemplate"),
     ],
