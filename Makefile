@@ -25,7 +25,7 @@ install: $(INSTALLED)
 # One pip call, so that the pinned torch is chosen before anything that depends on it.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(PY) -m pip install --constraint constraints.txt --editable '.[test]'
 	touch $@
 
 demo: $(INSTALLED)
@@ -40,7 +40,7 @@ test-checkout: $(INSTALLED)
 # `build` makes the sdist and builds the wheel from that, so a file missing from either shows here.
 test-wheel: $(INSTALLED)
 	rm -rf $(SHIPPED)
-	$(PY) -m build --no-isolation --outdir $(SHIPPED)/dist . > /dev/null
+	$(PY) -m build --quiet --no-isolation --outdir $(SHIPPED)/dist .
 	$(PY) -m pip install --quiet --no-deps --target $(SHIPPED) $(SHIPPED)/dist/*.whl
 	cp -R pyproject.toml tests $(SHIPPED)
 	cd $(SHIPPED) && $(abspath $(PY)) -m pytest $(SHIPPED_TESTS)
