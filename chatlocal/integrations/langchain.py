@@ -1,0 +1,367 @@
+"""`ChatLocal`: open chat models as a LangChain chat model, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
+from langchain_core.language_models.model_profile import ModelProfile
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils import from_env
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import AliasChoices, ConfigDict, Field, SecretStr, field_validator
+
+from chatlocal.engine import embedded
+from chatlocal.engine.engine import Engine
+from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
+from chatlocal.engine.shared import shared_engine
+from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call, refuse_unknown
+from chatlocal.integrations.langchain_messages import to_chat_messages
+from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter
+from chatlocal.integrations.langchain_schemas import read_schema
+from chatlocal.integrations.langchain_structured import AnswerParser, RawAnswerParser
+
+# Loading options that any model takes, and those that belong to one model and are not carried over to another.
+_MACHINE = ("device", "dtype", "token", "cache_dir", "attn_implementation", "num_threads", "max_batch")
+_MODEL = ("revision", "adapter", "template")
+
+# Tells engines apart that users made and that may share a name; used for cache keys within this process only.
+_engine_keys: WeakKeyDictionary[Engine, str] = WeakKeyDictionary()
+
+
+class PromptTooLong(ContextOverflow, ContextOverflowError):
+    """ContextOverflow that can be caught as langchain_core's ContextOverflowError too."""
+
+
+class ChatLocal(BaseChatModel):
+    """A chat model that runs in this process.
+
+    `model` is a folder, a hub id, a GGUF file, or nothing for the embedded default; it is loaded at the first call and
+    shared with every object of the same settings. `engine` is an Engine that you already have, instead. What is None
+    follows the model's generation_config, else greedy decoding. Every sampling field can be given with a call too, and
+    so can `logprobs`, `top_logprobs`, `response_format`, `functions` with `function_call`, and `model`; an unknown
+    argument is an UnsupportedInput.
+
+    The errors are those of chatlocal.engine.errors; a prompt that is too long is also a ContextOverflowError.
+    """
+
+    model: str | None = Field(
+        default_factory=from_env("CHATLOCAL_MODEL", default=None),
+        validation_alias=AliasChoices("model", "model_name"),
+        kw_only=False,
+    )
+    temperature: float | None = None
+    max_tokens: int | None = None
+    """How many tokens an answer may have; None is what the model's generation_config says, else 1024."""
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    seed: int | None = None
+    stop: list[str] | None = Field(default=None, validation_alias=AliasChoices("stop", "stop_sequences"))
+    timeout: float | None = None
+    """Seconds that one call may take, GenerationTimeout after that."""
+    max_retries: int = Field(default=0, ge=0)
+    """How often with_structured_output's `invoke` shows the model an answer that does not validate, and asks again."""
+    streaming: bool | None = None
+    """True streams inside `invoke` too, False makes `stream` give one chunk, None does as the method says."""
+
+    device: str | None = Field(default_factory=from_env("CHATLOCAL_DEVICE", default=None))
+    dtype: str | None = Field(default_factory=from_env("CHATLOCAL_DTYPE", default=None))
+    revision: str | None = None
+    token: SecretStr | None = None
+    cache_dir: str | None = None
+    adapter: str | None = None
+    attn_implementation: str | None = None
+    num_threads: int | None = None
+    template: str | None = Field(default_factory=from_env("CHATLOCAL_TEMPLATE", default=None))
+    max_batch: int | None = None
+    given_engine: Engine | None = Field(
+        default=None, validation_alias=AliasChoices("engine", "given_engine"), exclude=True, repr=False
+    )
+    api_key: SecretStr | None = Field(default=None, exclude=True, repr=False)
+    """Taken because code written for a server passes it; nothing here needs one."""
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+    if not TYPE_CHECKING:  # type checkers derive a better signature from the fields
+
+        def __init__(self, model: str | None = None, **settings: Any) -> None:
+            if model is not None:
+                if settings.get("model_name") is not None:
+                    raise UnsupportedInput("model and model_name are one setting: give one of them.")
+                settings["model"] = model
+            refuse_unknown(settings, _known(type(self)), f"argument of {type(self).__name__}")
+            if settings.get("engine", settings.get("given_engine")) is not None:
+                settings = _without_loading(settings)
+            super().__init__(**settings)
+
+    @field_validator("model", "cache_dir", "adapter", mode="before")
+    @classmethod
+    def _path_text(cls, value: Any) -> Any:
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    @field_validator("device", "dtype", mode="before")
+    @classmethod
+    def _torch_name(cls, value: Any) -> Any:
+        """torch's own objects, by their names."""
+        return value if value is None else str(value).removeprefix("torch.")
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _one_stop(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    # the engine
+
+    @property
+    def engine(self) -> Engine:
+        """The engine behind this model; loads it at the first use."""
+        return self._engine_for(None)
+
+    def _engine_for(self, model: str | None) -> Engine:
+        """The engine of this model, or of another for one call."""
+        given = self.given_engine
+        if given is not None and model in (None, given.name):
+            return given
+        mine = model in (None, self._model_name())
+        options = {name: getattr(self, name) for name in (*_MACHINE, *(_MODEL if mine else ()))}
+        options["token"] = self.token and self.token.get_secret_value()
+        chosen = {name: value for name, value in options.items() if value is not None}
+        engine = shared_engine(self.model if mine else model, **chosen)
+        if mine and self.profile is not None and "max_input_tokens" not in self.profile:
+            self.profile = self._capabilities(engine)
+        return engine
+
+    async def _aengine_for(self, model: str | None) -> Engine:
+        """The same without blocking the event loop while the model loads."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._engine_for, model)
+
+    # answers
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return generate_from_stream(self._stream(messages, stop, **kwargs))
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return await agenerate_from_stream(self._astream(messages, stop, **kwargs))
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        call = read_call(self._defaults(), stop, kwargs)
+        engine = self._engine_for(call.model)
+        writer = ChunkWriter(engine.name, call.function)
+        events = _start(engine.stream, messages, call)
+        try:
+            for event in events:
+                chunk = writer.write(event)
+                if run_manager is not None:
+                    run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
+                yield chunk
+        finally:
+            events.close()
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        call = read_call(self._defaults(), stop, kwargs)
+        engine = await self._aengine_for(call.model)
+        writer = ChunkWriter(engine.name, call.function)
+        events = _start(engine.astream, messages, call)
+        try:
+            async for event in events:
+                chunk = writer.write(event)
+                if run_manager is not None:
+                    await run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
+                yield chunk
+        finally:
+            await events.aclose()
+
+    def _defaults(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*SAMPLING, "stop", "timeout")}
+
+    # structured output
+
+    def with_structured_output(
+        self,
+        schema: dict[str, Any] | type | None = None,
+        *,
+        method: Literal["json_schema", "json_mode", "function_calling"] = "json_schema",
+        include_raw: bool = False,
+        strict: bool | None = None,
+        **kwargs: Any,
+    ) -> Runnable[LanguageModelInput, Any]:
+        """The model, answering in the form of `schema`: a Pydantic class, a TypedDict, a JSON Schema or an OpenAI tool.
+
+        The schema is enforced while the model writes, whatever `strict` says, and the answer is validated. json_mode
+        is the same, and takes no schema too: then any JSON object, which the prompt should ask for. Streaming gives
+        growing partial values. An answer that does not validate (one cut at max_tokens, say) is an OutputInvalid and
+        an OutputParserException; with `include_raw` it is the value of `parsing_error`.
+        """
+        if kwargs:
+            raise UnsupportedInput(f"with_structured_output does not take {', '.join(sorted(kwargs))}.")
+        if method not in ("json_schema", "json_mode"):
+            raise UnsupportedInput(f"method must be 'json_schema' or 'json_mode', got {method!r}.")
+        if schema is None and method == "json_schema":
+            raise UnsupportedInput("method='json_schema' needs a schema.")
+        read = read_schema({"type": "object"} if schema is None else schema)
+        wish = (
+            {"type": "json_object"}
+            if schema is None
+            else {"type": "json_schema", "json_schema": {"name": read.name, "schema": read.json_schema}}
+        )
+        shown = {"kwargs": {"method": method}, "schema": schema}
+        bound = self.bind(response_format=wish, ls_structured_output_format=None if schema is None else shown)
+        parser = RawAnswerParser if include_raw else AnswerParser
+        return bound | parser(answer_schema=read)
+
+    # tokens
+
+    def get_token_ids(self, text: str) -> list[int]:
+        if self.custom_get_token_ids is not None:
+            return self.custom_get_token_ids(text)
+        return list(self.engine.tokenizer.encode(text, add_special_tokens=False))
+
+    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
+        """The tokens of the prompt that these messages make in the model's own format, 0 for none."""
+        if not messages:
+            return 0
+        declared = [convert_to_openai_tool(tool) for tool in tools or ()]
+        return self.engine.count_tokens(to_chat_messages(messages), declared or None)
+
+    # what others ask about the model
+
+    @property
+    def _llm_type(self) -> str:
+        return "chatlocal"
+
+    @property
+    def _identifying_params(self) -> Mapping[str, Any]:
+        names = (*SAMPLING, "stop", "device", "dtype", "attn_implementation", *_MODEL)
+        return {"model": self._model_name(), **{name: getattr(self, name) for name in names}}
+
+    def _model_name(self) -> str:
+        if self.given_engine is not None:
+            return self.given_engine.name
+        return self.model or embedded.NAME
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        settings = {**self._defaults(), **kwargs}
+        params = LangSmithParams(
+            ls_provider=PROVIDER,
+            ls_model_type="chat",
+            ls_model_name=kwargs.get("model") or self._model_name(),
+        )
+        if settings["temperature"] is not None:
+            params["ls_temperature"] = settings["temperature"]
+        if settings["max_tokens"] is not None:
+            params["ls_max_tokens"] = settings["max_tokens"]
+        stop = settings["stop"] if stop is None else stop
+        if stop:
+            params["ls_stop"] = stop
+        return params
+
+    def _get_llm_string(self, stop: list[str] | None = None, **kwargs: Any) -> str:
+        """The cache key. Two engines that users made may have one name, so each has a key of its own."""
+        key = super()._get_llm_string(stop=stop, **kwargs)
+        if self.given_engine is None:
+            return key
+        return f"{key}---{_engine_keys.setdefault(self.given_engine, uuid.uuid4().hex)}"
+
+    def _resolve_model_profile(self) -> ModelProfile:
+        return self._capabilities(self.given_engine)
+
+    def _capabilities(self, engine: Engine | None) -> ModelProfile:
+        """What is true of every model here, and the context of one that is loaded (constructing does not load)."""
+        known: ModelProfile = {
+            "text_inputs": True,
+            "text_outputs": True,
+            "image_inputs": False,
+            "audio_inputs": False,
+            "video_inputs": False,
+            "pdf_inputs": False,
+            "structured_output": True,
+            "tool_calling": False,
+            "temperature": True,
+            "open_weights": True,
+        }
+        if engine is not None and engine.context_length:
+            known["max_input_tokens"] = engine.context_length
+        return {**known, **(self.profile or {})}
+
+    # serialization
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        return True
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        return {"token": "HF_TOKEN"}
+
+    @property
+    def lc_attributes(self) -> dict[str, Any]:
+        """An engine cannot be written down; its model's name can, so that loading finds it or says it is not there."""
+        named = self.given_engine is not None and self.given_engine.name != embedded.NAME
+        return {"model": self._model_name()} if named else {}
+
+
+def _start(open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
+    """Open the stream of events, sync or async."""
+    try:
+        return open_stream(
+            call.prompt(to_chat_messages(messages)),
+            spec=call.spec,
+            sampling=call.sampling,
+            timeout=call.timeout,
+        )
+    except ContextOverflow as error:
+        raise PromptTooLong(error.prompt_tokens, error.context_length) from error
+
+
+def _known(model: type[ChatLocal]) -> set[str]:
+    aliases = (field.validation_alias for field in model.model_fields.values())
+    choices = (alias.choices for alias in aliases if isinstance(alias, AliasChoices))
+    return {*model.model_fields, *(str(name) for names in choices for name in names)}
+
+
+def _without_loading(settings: dict[str, Any]) -> dict[str, Any]:
+    """A given engine is loaded already: settings for loading contradict it, and the environment's do not apply."""
+    loading = ("model", "model_name", *_MACHINE, *_MODEL)
+    given = [name for name in loading if settings.get(name) is not None]
+    if given:
+        raise UnsupportedInput(f"engine= is loaded already: leave out {', '.join(given)}.")
+    return {**dict.fromkeys(("model", *_MACHINE, *_MODEL)), **{k: v for k, v in settings.items() if k not in loading}}

@@ -1,0 +1,143 @@
+"""What one call asks for: the model's fields with the call's own arguments over them, read into the engine's terms."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from chatlocal.engine.constraints import Spec, json_schema
+from chatlocal.engine.errors import UnsupportedInput
+from chatlocal.engine.instructions import ask_for_json
+from chatlocal.engine.messages import ChatMessage, Sampling, Tool
+from chatlocal.integrations.langchain_schemas import read_schema
+
+# What a call may set of Sampling; `stop` comes on its own and `logprobs` has OpenAI's two arguments.
+SAMPLING = tuple(field.name for field in fields(Sampling) if field.name not in ("stop", "logprobs"))
+
+# `stream` steers langchain_core, which hands it on.
+_ARGUMENTS = (
+    *SAMPLING,
+    "function_call",
+    "functions",
+    "logprobs",
+    "model",
+    "response_format",
+    "stop",
+    "stream",
+    "timeout",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `schema` is what the answer must be, `function` the function whose arguments the answer is."""
+
+    sampling: Sampling
+    model: str | None = None
+    timeout: float | None = None
+    schema: Mapping[str, Any] | None = None
+    spec: Spec | None = None
+    function: str | None = None
+
+    def prompt(self, messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+        """The conversation, with the wish for the form where one was asked for."""
+        return tuple(messages) if self.schema is None else ask_for_json(messages, self.schema)
+
+
+def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: Mapping[str, Any]) -> Call:
+    """`fields` are the model's settings, `arguments` the call's, which win. UnsupportedInput for unknown ones."""
+    refuse_unknown(arguments, _ARGUMENTS, "argument of this call")
+    _refuse_tools(arguments)
+    settings = {**fields, **arguments}
+    stop = settings.get("stop") if stop is None else stop
+    function = _forced_function(settings)
+    if function is not None:
+        schema: Mapping[str, Any] | None = {"description": function.description, **function.parameters}
+        spec: Spec | None = json_schema(function.parameters)
+    else:
+        schema, spec = _response_format(settings.get("response_format"))
+    return Call(
+        sampling=Sampling(
+            **{name: settings.get(name) for name in SAMPLING}, stop=tuple(_texts(stop)), logprobs=_logprobs(settings)
+        ),
+        model=settings.get("model"),
+        timeout=settings.get("timeout"),
+        schema=schema,
+        spec=spec,
+        function=None if function is None else function.name,
+    )
+
+
+def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """UnsupportedInput that names the nearest known names, so that a slip of the pen is not dropped in silence."""
+    known = sorted(known)
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}."
+            raise UnsupportedInput(f"{name!r} is not an {what}: {hint}")
+
+
+def _refuse_tools(arguments: Mapping[str, Any]) -> None:
+    if arguments.get("tools") or arguments.get("tool_choice") not in (None, "none"):
+        raise UnsupportedInput(
+            "tools and tool_choice are not taken: ask for structured output with with_structured_output, with"
+            " response_format={'type': 'json_schema', ...}, or with functions=[...] and function_call={'name': ...}."
+        )
+
+
+def _forced_function(settings: Mapping[str, Any]) -> Tool | None:
+    """OpenAI's older interface: one of `functions` that `function_call={"name": ...}` forces."""
+    functions = [Tool.of(function) for function in settings.get("functions") or ()]
+    choice = settings.get("function_call")
+    if (not functions and choice is None) or choice == "none":
+        return None
+    names = [function.name for function in functions]
+    if not isinstance(choice, Mapping):
+        raise UnsupportedInput(
+            f"functions are taken with a forced choice only: pass function_call={{'name': ...}} with one of {names}."
+        )
+    for function in functions:
+        if function.name == choice.get("name"):
+            return function
+    raise UnsupportedInput(f"function_call asks for {choice.get('name')!r} and the functions are {names}.")
+
+
+def _response_format(wish: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:
+    """The schema to ask the model for, and the constraint. A bare JSON object is not asked for, as with OpenAI."""
+    if wish is None:
+        return None, None
+    if not isinstance(wish, Mapping):
+        schema = read_schema(wish).json_schema
+        return schema, json_schema(schema)
+    match wish.get("type"):
+        case "text":
+            return None, None
+        case "json_object":
+            return None, json_schema({"type": "object"})
+        case "json_schema" if isinstance(wish.get("json_schema"), Mapping):
+            schema = wish["json_schema"].get("schema")
+            if isinstance(schema, Mapping):
+                return schema, json_schema(dict(schema))
+    raise UnsupportedInput(
+        "response_format must be {'type': 'text'}, {'type': 'json_object'} or {'type': 'json_schema', 'json_schema':"
+        f" {{'name': ..., 'schema': {{...}}}}}}, got {wish!r}."
+    )
+
+
+def _logprobs(settings: Mapping[str, Any]) -> int | None:
+    top = settings.get("top_logprobs")
+    if not settings.get("logprobs"):
+        if top:
+            raise UnsupportedInput("top_logprobs needs logprobs=True.")
+        return None
+    return top or 0
+
+
+def _texts(stop: Iterable[str] | None) -> Iterable[str]:
+    return [stop] if isinstance(stop, str) else stop or ()

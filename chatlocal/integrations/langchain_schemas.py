@@ -1,0 +1,52 @@
+"""The ways LangChain's users write a schema, and reading an answer back into what they asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.utils.function_calling import convert_to_json_schema
+from typing_extensions import is_typeddict
+
+from chatlocal.engine.constraints import validation
+from chatlocal.engine.constraints.schema_source import is_v1_model, schema_of, type_adapter
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`json_schema` constrains the answer; `check` reads a whole answer (OutputInvalid); `build` a partial value.
+
+    `build` raises ValueError for a value that does not validate (yet).
+    """
+
+    name: str
+    json_schema: dict[str, Any]
+    check: Callable[[str], Any]
+    build: Callable[[Any], Any]
+
+
+def read_schema(schema: Any) -> Schema:
+    """A JSON Schema, a tool or function in OpenAI's shape, a Pydantic class (v2 or v1), a TypedDict or another type.
+
+    A TypedDict's answer is a plain dict. UnsupportedInput for what Pydantic does not understand.
+    """
+    if isinstance(schema, Mapping):
+        return _of_dict(schema)
+    if is_typeddict(schema):
+        return _plain(schema.__name__, convert_to_json_schema(schema))
+    name = getattr(schema, "__name__", "answer")
+    build = schema.parse_obj if is_v1_model(schema) else type_adapter(schema).validate_python
+    return Schema(name, schema_of(schema), lambda text: validation.check(schema, text), build)
+
+
+def _of_dict(schema: Mapping[str, Any]) -> Schema:
+    function = schema.get("function", schema)
+    if "name" in function and isinstance(function.get("parameters"), Mapping):
+        described = {"description": function["description"]} if function.get("description") else {}
+        return _plain(function["name"], {**described, **function["parameters"]})
+    return _plain(str(schema.get("title", "answer")), dict(schema))
+
+
+def _plain(name: str, json_schema: dict[str, Any]) -> Schema:
+    return Schema(name, json_schema, lambda text: validation.check(json_schema, text), lambda value: value)

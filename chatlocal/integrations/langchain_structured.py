@@ -1,0 +1,149 @@
+"""Reading structured answers: growing partial objects while they stream, a validated one at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.output_parsers import BaseTransformOutputParser
+from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables.utils import AddableDict
+from pydantic import ConfigDict
+from pydantic_core import from_json
+
+from chatlocal.engine.errors import OutputInvalid
+from chatlocal.integrations.langchain_schemas import Schema
+
+
+class StructuredOutputInvalid(OutputInvalid, OutputParserException):
+    """OutputInvalid that can be caught as langchain_core's OutputParserException too; `raw` is also `llm_output`."""
+
+    def __init__(self, message: str, raw: str) -> None:
+        super().__init__(message, raw)
+        self.args = (message,)  # without the link that langchain_core appends
+        self.llm_output = raw
+
+
+class AnswerParser(BaseTransformOutputParser[Any]):
+    """Reads the JSON text of an answer into what its schema describes.
+
+    Streaming gives each partial value that validates and differs from the one before; the last one is the whole,
+    validated answer. StructuredOutputInvalid when the whole answer does not fit.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    answer_schema: Schema
+
+    @property
+    def OutputType(self) -> Any:
+        return Any
+
+    def parse(self, text: str) -> Any:
+        try:
+            return self.answer_schema.check(text)
+        except OutputInvalid as error:
+            raise StructuredOutputInvalid(str(error), error.raw) from error
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        return self.parse(result[0].text)
+
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
+        reader = _Growing(self.answer_schema)
+        for chunk in input:
+            yield from reader.feed(_text(chunk))
+        yield from reader.changed(self.parse(reader.text))
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
+        reader = _Growing(self.answer_schema)
+        async for chunk in input:
+            for value in reader.feed(_text(chunk)):
+                yield value
+        for value in reader.changed(self.parse(reader.text)):
+            yield value
+
+
+class _Growing:
+    """The values of a growing JSON text. Strings grow by characters; a number counts when it is complete."""
+
+    _NOTHING = object()
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._last: Any = self._NOTHING
+        self._in_string = False
+        self._escaped = False
+        self.text = ""
+
+    def feed(self, text: str) -> Iterator[Any]:
+        if not text:
+            return
+        for character in text:
+            self._follow(character)
+        self.text += text
+        try:
+            value = self._schema.build(from_json(self._complete(), allow_partial="trailing-strings"))
+        except ValueError:  # not enough of it yet
+            return
+        yield from self.changed(value)
+
+    def changed(self, value: Any) -> Iterator[Any]:
+        if self._last is self._NOTHING or value != self._last:
+            self._last = value
+            yield value
+
+    def _complete(self) -> str:
+        """The text without a number at its end, which may still grow from 1 to 12."""
+        return self.text if self._in_string else self.text.rstrip("+-.0123456789eE")
+
+    def _follow(self, character: str) -> None:
+        if self._escaped:
+            self._escaped = False
+        elif character == '"':
+            self._in_string = not self._in_string
+        else:
+            self._escaped = self._in_string and character == "\\"
+
+
+class RawAnswerParser(AnswerParser):
+    """The same with the message beside it: a dict of `raw`, `parsed` and `parsing_error`; a wrong answer is not raised.
+
+    Streaming gives such dicts in part: raw chunks and parsed values as they come, the error (or None) at the end.
+    """
+
+    def parse(self, text: str) -> Any:
+        return self._judge(AIMessage(text))
+
+    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
+        generation = result[0]
+        return self._judge(generation.message if isinstance(generation, ChatGeneration) else AIMessage(generation.text))
+
+    def _judge(self, raw: BaseMessage) -> dict[str, Any]:
+        return {"raw": raw, **self._verdict(str(raw.text))}
+
+    def _verdict(self, text: str) -> dict[str, Any]:
+        try:
+            return {"parsed": super().parse(text), "parsing_error": None}
+        except StructuredOutputInvalid as error:
+            return {"parsed": None, "parsing_error": error}
+
+    def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
+        reader = _Growing(self.answer_schema)
+        for chunk in input:
+            yield AddableDict(raw=chunk)
+            yield from (AddableDict(parsed=value) for value in reader.feed(_text(chunk)))
+        yield AddableDict(self._verdict(reader.text))
+
+    async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
+        reader = _Growing(self.answer_schema)
+        async for chunk in input:
+            yield AddableDict(raw=chunk)
+            for value in reader.feed(_text(chunk)):
+                yield AddableDict(parsed=value)
+        yield AddableDict(self._verdict(reader.text))
+
+
+def _text(chunk: str | BaseMessage) -> str:
+    return chunk if isinstance(chunk, str) else str(chunk.text)
