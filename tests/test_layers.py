@@ -43,6 +43,7 @@ class Layer:
 
 VALUES = ("chatlocal.engine.messages", "chatlocal.engine.events", "chatlocal.engine.errors")
 LANGCHAIN = ("langchain_core", "langsmith")
+LLAMA_INDEX = ("llama_index", "llama_index_instrumentation")
 
 # The longest prefix of a module's name decides: whole parts of the name, or any beginning where a `*` follows.
 LAYERS = {
@@ -63,7 +64,7 @@ LAYERS = {
         ("chatlocal.engine", "chatlocal.integrations.langchain*"), frameworks=LANGCHAIN
     ),
     "chatlocal.integrations.llama_index*": Layer(
-        ("chatlocal.engine", "chatlocal.integrations.llama_index*"), frameworks=("llama_index",)
+        ("chatlocal.engine", "chatlocal.integrations.llama_index*"), frameworks=LLAMA_INDEX
     ),
 }
 
