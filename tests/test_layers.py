@@ -29,15 +29,10 @@ HEAVY = {"torch", "transformers", "langchain_core", "llama_index"}
 
 @dataclass(frozen=True)
 class Layer:
-    """What a part of the package may import: of the package, and of the frameworks.
-
-    `deferred` frameworks may be imported inside functions and for type checking, never while the module loads.
-    `only` limits all libraries beside the standard one.
-    """
+    """What a part of the package may import: of the package, of the frameworks, and (`only`) of all other libraries."""
 
     package: tuple[str, ...]
     frameworks: tuple[str, ...] = ()
-    deferred: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
 
 
@@ -58,7 +53,9 @@ LAYERS = {
     "chatlocal.engine.constraints": Layer((*VALUES, "chatlocal.engine.constraints")),
     "chatlocal.engine.families": Layer((*VALUES, "chatlocal.engine.families")),
     "chatlocal.engine.toolcalls": Layer((*VALUES, "chatlocal.engine.toolcalls", "chatlocal.engine.constraints")),
-    "chatlocal.extractors": Layer(("chatlocal.engine", "chatlocal.extractors"), deferred=LANGCHAIN),
+    "chatlocal.extractors": Layer(("chatlocal.engine", "chatlocal.extractors"), frameworks=LANGCHAIN),
+    # A chain is a LangChain Runnable; the package resolves its names lazily.
+    "chatlocal.extractors.structured_output": Layer(("chatlocal.engine", "chatlocal.extractors"), frameworks=LANGCHAIN),
     "chatlocal.integrations": Layer(("chatlocal.engine",)),
     "chatlocal.integrations.langchain*": Layer(
         ("chatlocal.engine", "chatlocal.integrations.langchain*"), frameworks=LANGCHAIN
@@ -71,32 +68,22 @@ LAYERS = {
 
 @dataclass(frozen=True)
 class Import:
-    """`import module` or one name of `from module import name`; `deferred` when loading the file does not run it."""
+    """`import module` or one name of `from module import name`, anywhere in a file."""
 
     module: str
     name: str | None
     line: int
-    deferred: bool
     relative: bool = False
 
 
 def imports_of(source: str) -> list[Import]:
     found: list[Import] = []
-
-    def visit(node: ast.AST, deferred: bool) -> None:
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found.extend(Import(alias.name, None, node.lineno, deferred) for alias in node.names)
+            found.extend(Import(alias.name, None, node.lineno) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             module, relative = node.module or "", node.level > 0
-            found.extend(Import(module, alias.name, node.lineno, deferred, relative) for alias in node.names)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or (
-            isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        ):
-            deferred = True
-        for child in ast.iter_child_nodes(node):
-            visit(child, deferred)
-
-    visit(ast.parse(source), False)
+            found.extend(Import(module, alias.name, node.lineno, relative) for alias in node.names)
     return found
 
 
@@ -128,9 +115,7 @@ def fault(imported: Import, layer: Layer) -> str | None:
             return None
         return f"of the package, this layer knows only {layer.package}"
     if top in FRAMEWORKS:
-        if top in layer.frameworks or (top in layer.deferred and imported.deferred):
-            return None
-        return "not this layer's framework, or not deferred"
+        return None if top in layer.frameworks else "not this layer's framework"
     if layer.only is None or top in sys.stdlib_module_names or top in layer.only:
         return None
     return f"of libraries, this layer knows only {layer.only}"
@@ -164,7 +149,6 @@ def test_imports_point_one_way(file: str) -> None:
         ("chatlocal/integrations/langchain.py", "from llama_index.core.llms import LLM"),
         ("chatlocal/integrations/llama_index.py", "import chatlocal.integrations.langchain"),
         ("chatlocal/integrations/llama_index_chat.py", "from chatlocal.integrations import langchain_messages"),
-        ("chatlocal/extractors/chain.py", "from langchain_core.prompts import PromptTemplate"),
         ("chatlocal/extractors/chain.py", "def f():\n    from llama_index.core import Document"),
     ],
 )
@@ -179,8 +163,7 @@ def test_a_wrong_import_is_seen(file: str, source: str) -> None:
         ("chatlocal/engine/runtime/runner.py", "from chatlocal.engine import events"),
         ("chatlocal/integrations/langchain.py", "from langchain_core.messages import AIMessage"),
         ("chatlocal/integrations/langchain.py", "from chatlocal.integrations.langchain_messages import read"),
-        ("chatlocal/extractors/chain.py", "def f():\n    from langchain_core.prompts import PromptTemplate"),
-        ("chatlocal/extractors/chain.py", "if TYPE_CHECKING:\n    from langchain_core.prompts import PromptTemplate"),
+        ("chatlocal/extractors/chain.py", "from langchain_core.prompts import PromptTemplate"),
     ],
 )
 def test_a_right_import_is_let_through(file: str, source: str) -> None:
