@@ -103,4 +103,3 @@ class StopMatcher:
                 if self._completed[child] is None:
                     self._completed[child] = self._completed[self._fallback[child]]
         self._state = 0
-

@@ -1,0 +1,87 @@
+"""Prompt families: who writes the conversation for a model, and why that one.
+
+A family is a module of this package with a tuple FAMILIES, or one more entry in such a tuple; it is found here by
+being there. `resolve` chooses for a model; the first rule that applies decides.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from chatlocal.engine.errors import TemplateError
+from chatlocal.engine.families.control import chat_templates
+from chatlocal.engine.families.family import Family
+from chatlocal.engine.families.jinja import JinjaFamily
+from chatlocal.engine.families.prompt import Markup, Prompt, Text
+
+__all__ = ["Choice", "Family", "JinjaFamily", "Markup", "Prompt", "Text", "get", "names", "resolve"]
+
+_VARIABLE = "CHATLOCAL_TEMPLATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The family for a model, the rule that chose it, and a sentence for a person to read."""
+
+    family: Family
+    rule: str
+    why: str
+
+
+def names() -> tuple[str, ...]:
+    """The families that go by a name, sorted."""
+    return tuple(sorted(_registry()))
+
+
+def get(name: str) -> Family:
+    """The family of this name. KeyError names the near ones."""
+    families = _registry()
+    if name not in families:
+        near = difflib.get_close_matches(name, families, cutoff=0.4) or sorted(families)
+        raise KeyError(f"There is no prompt family {name!r}; near ones: {', '.join(near)}.")
+    return families[name]
+
+
+def resolve(tokenizer: Any, config: Any, template: str | None = None) -> Choice:
+    """The family for a model. `config` is the model's configuration or None, `template` what the user asked for.
+
+    `template`, or else the environment variable CHATLOCAL_TEMPLATE, is a family's name, a Jinja template or a path to
+    one; after it come the tokenizer's chat template, and ChatML. TemplateError when `template` is none of these.
+    """
+    if template is not None:
+        return Choice(_given(tokenizer, template), "template", "The template was given.")
+    if wished := os.environ.get(_VARIABLE):
+        return Choice(_given(tokenizer, wished), "environment", f"{_VARIABLE} is set.")
+    if templates := chat_templates(tokenizer):
+        return Choice(JinjaFamily(tokenizer, templates), "chat_template", "The tokenizer brings a chat template.")
+    kind = getattr(config, "model_type", None) or "unknown"
+    why = f"The tokenizer brings no chat template, and models of type {kind!r} have no family of their own."
+    return Choice(get("chatml"), "fallback", why)
+
+
+def _given(tokenizer: Any, template: str) -> Family:
+    if template in _registry():
+        return get(template)
+    if "{{" in template or "{%" in template:
+        return JinjaFamily(tokenizer, template)
+    path = Path(template)
+    if path.is_file():
+        return JinjaFamily(tokenizer, path.read_text(encoding="utf-8"))
+    near = difflib.get_close_matches(template, _registry(), cutoff=0.4) or names()
+    raise TemplateError(
+        f"The template {template!r} is neither a family's name, nor a Jinja template, nor a file: near names are"
+        f" {', '.join(near)}."
+    )
+
+
+@cache
+def _registry() -> dict[str, Family]:
+    modules = (import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    return {family.name: family for module in modules for family in getattr(module, "FAMILIES", ())}

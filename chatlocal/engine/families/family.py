@@ -1,0 +1,41 @@
+"""What every prompt family offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from chatlocal.engine.families.prompt import Prompt
+from chatlocal.engine.messages import ChatMessage, Tool
+
+
+class Family(Protocol):
+    """A way to write conversations that some models were trained on."""
+
+    @property
+    def name(self) -> str:
+        """The name that `families.get` knows, or "jinja" for a template."""
+        ...
+
+    @property
+    def renders_tools(self) -> bool:
+        """Whether tools that are given change the prompt; where not, telling the model of them is the caller's work."""
+        ...
+
+    def render(
+        self,
+        messages: Iterable[ChatMessage | Mapping[str, Any]],
+        tools: Sequence[Tool | Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        *,
+        merge_system: bool = False,
+        strict: bool = False,
+        **options: Any,
+    ) -> Prompt:
+        """The prompt of a conversation.
+
+        `merge_system` puts a system text into a user turn where the family has no place for it; otherwise that raises
+        UnsupportedRole. Turns of one role in a row are joined where the family demands that roles alternate; `strict`
+        raises TemplateError instead. `options` are the family's own; UnsupportedInput for unknown ones and for images.
+        """
+        ...

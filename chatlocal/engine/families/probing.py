@@ -1,0 +1,156 @@
+"""A chat template and what it takes: found out by rendering small conversations of our own and reading the result."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+from chatlocal.engine.errors import TemplateError
+from chatlocal.engine.families import sandbox
+from chatlocal.engine.messages import ChatMessage
+
+_USER = {"role": "user", "content": "probequestion"}
+_ANSWER = {"role": "assistant", "content": "probeanswer"}
+_SYSTEM = {"role": "system", "content": "probesystem"}
+_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "probetool",
+        "description": "probedescription",
+        "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+    },
+}
+_ALWAYS_GIVEN = frozenset({"messages", "tools", "add_generation_prompt"})
+
+
+class Template:
+    """One template with the variables that the tokenizer gives it (its special tokens). Everything is found out once.
+
+    TemplateError when it is not valid Jinja.
+    """
+
+    def __init__(self, source: str, variables: dict[str, Any]) -> None:
+        sandbox.compile_template(source)
+        self.source = source
+        self._variables = variables
+
+    def render(self, variables: dict[str, Any]) -> str:
+        """The text for messages, tools, add_generation_prompt and options as plain data. TemplateError."""
+        return sandbox.render(self.source, {**self._variables, **variables})
+
+    def message(self, turn: ChatMessage) -> dict[str, Any]:
+        """A turn as the template expects it. UnsupportedInput for images."""
+        message: dict[str, Any] = {"role": turn.role, "content": turn.text}
+        if self._takes_parts_only:
+            message["content"] = [{"type": "text", "text": turn.text}]
+        if turn.tool_calls:
+            as_text, empty_is_none = self._call_style or (False, False)
+            if empty_is_none and not turn.text:
+                message["content"] = None
+            message["tool_calls"] = [
+                _call(call.id, call.name, call.arguments if as_text else _read_arguments(call.arguments))
+                for call in turn.tool_calls
+            ]
+        optional = {"tool_call_id": turn.tool_call_id, "name": turn.name, "reasoning_content": turn.reasoning}
+        return {**message, **{key: value for key, value in optional.items() if value is not None}}
+
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """The names of the variables that a caller may set."""
+        return sandbox.variables_read(self.source) - _ALWAYS_GIVEN
+
+    def takes_system(self, index: int) -> bool:
+        """Whether a system message at this index is written."""
+        return self._takes_first_system if index == 0 else self._takes_later_system
+
+    @cached_property
+    def takes_repeated_roles(self) -> bool:
+        """Whether turns of one role in a row are written."""
+        again = {"role": "user", "content": "probeagain"}
+        more = {"role": "assistant", "content": "probemore"}
+        return self._writes(
+            [_USER, again, _ANSWER, more, _USER], "probequestion", "probeagain", "probeanswer", "probemore"
+        )
+
+    @cached_property
+    def renders_tools(self) -> bool:
+        """Whether tools that are given are written."""
+        return "probetool" in (self._probe([_USER], tools=[_TOOL]) or "")
+
+    @property
+    def renders_calls(self) -> bool:
+        """Whether an assistant's tool calls are written."""
+        return self._call_style is not None
+
+    @cached_property
+    def after_answer(self) -> str:
+        """What is written between an assistant's text and the end or the next turn's text."""
+        for messages in ([_USER, _ANSWER, {"role": "user", "content": "probeagain"}], [_USER, _ANSWER]):
+            text = self._probe(messages)
+            if text is not None and "probeanswer" in text:
+                return text.rpartition("probeanswer")[2].partition("probeagain")[0]
+        return ""
+
+    @cached_property
+    def _takes_first_system(self) -> bool:
+        return self._writes([_SYSTEM, _USER], "probesystem")
+
+    @cached_property
+    def _takes_later_system(self) -> bool:
+        return self._writes([_USER, _ANSWER, _SYSTEM, _USER], "probesystem")
+
+    @cached_property
+    def _takes_parts_only(self) -> bool:
+        """Whether text content must come as a list of parts: templates of some models that see."""
+        parts = {"role": "user", "content": [{"type": "text", "text": "probequestion"}]}
+        return "probequestion" not in (self._probe([_USER]) or "") and "probequestion" in (self._probe([parts]) or "")
+
+    @cached_property
+    def _call_style(self) -> tuple[bool, bool] | None:
+        """Whether arguments go in as text and whether empty content goes in as None; None when calls are not written.
+
+        Templates expect a dict as transformers documents it, but DeepSeek's concatenate text and look for None.
+        """
+        for empty_is_none, as_text in product((False, True), repeat=2):
+            arguments: Any = {"place": "probeplace"}
+            call = _call("probecall", "probetool", json.dumps(arguments) if as_text else arguments)
+            calling = {"role": "assistant", "content": None if empty_is_none else "", "tool_calls": [call]}
+            result = {"role": "tool", "content": "proberesult", "tool_call_id": "probecall", "name": "probetool"}
+            text = self._probe([_USER, calling, result], tools=[_TOOL]) or ""
+            _, _, written = text.rpartition("probequestion")
+            if "probetool" in written and '"place"' in written and "probeplace" in written:
+                return as_text, empty_is_none
+        return None
+
+    def _writes(self, messages: list[dict[str, Any]], *texts: str) -> bool:
+        """Whether all texts come out. True as well when not even a lone user turn does: then nothing is known."""
+        written = self._probe([self._shaped(message) for message in messages])
+        if written is not None and all(text in written for text in texts):
+            return True
+        return self._probe([self._shaped(_USER)]) is None
+
+    def _shaped(self, message: dict[str, Any]) -> dict[str, Any]:
+        if not self._takes_parts_only:
+            return message
+        return {**message, "content": [{"type": "text", "text": message["content"]}]}
+
+    def _probe(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str | None:
+        try:
+            return self.render({"messages": messages, "tools": tools, "add_generation_prompt": False})
+        except TemplateError:
+            return None  # that it cannot be rendered is the answer
+
+
+def _call(id: str, name: str, arguments: Any) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _read_arguments(arguments: str) -> Any:
+    """The arguments as data; text that is not a JSON object stays as the model wrote it."""
+    try:
+        read = json.loads(arguments)
+    except ValueError:
+        return arguments
+    return read if isinstance(read, dict) else arguments
