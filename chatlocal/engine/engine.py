@@ -86,7 +86,7 @@ class Engine:
 
     def stream(
         self,
-        messages: Messages,
+        messages: Messages | Prompt,
         *,
         tools: Tools | None = None,
         spec: Spec | None = None,
@@ -96,6 +96,7 @@ class Engine:
     ) -> Iterator[Event]:
         """The answer as it comes; the last event is Finish. Closing the iterator frees the slot within one step.
 
+        In place of messages a Prompt may be given, which is not rendered (chatlocal.engine.written_prompt makes one).
         `spec` constrains the answer, `timeout` is in seconds from this call, `options` go to the prompt family.
         Raises ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema before any work.
         """
@@ -114,7 +115,7 @@ class Engine:
 
     def astream(
         self,
-        messages: Messages,
+        messages: Messages | Prompt,
         *,
         tools: Tools | None = None,
         spec: Spec | None = None,
@@ -137,19 +138,23 @@ class Engine:
         finally:
             await incoming.aclose()  # type: ignore[attr-defined]
 
-    def generate(self, messages: Messages, **options: Any) -> Reply:
+    def generate(self, messages: Messages | Prompt, **options: Any) -> Reply:
         """The whole answer; arguments as in `stream`."""
         return collect(self.stream(messages, **options))
 
-    async def agenerate(self, messages: Messages, **options: Any) -> Reply:
+    async def agenerate(self, messages: Messages | Prompt, **options: Any) -> Reply:
         """The whole answer, without blocking the event loop; arguments as in `stream`."""
         return collect([event async for event in self.astream(messages, **options)])
 
-    def render(self, messages: Messages, tools: Tools | None = None, **options: Any) -> Prompt:
-        """The prompt of these messages, in the family that was chosen for the model."""
+    def render(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> Prompt:
+        """The prompt of these messages, in the family that was chosen for the model; a Prompt is one already."""
+        if isinstance(messages, Prompt):
+            if tools or options:
+                raise UnsupportedInput("A Prompt is written already: tools and the family's options cannot change it.")
+            return messages
         return self._choice.family.render(read_messages(messages), read_tools(tools) or None, **options)
 
-    def count_tokens(self, messages: Messages, tools: Tools | None = None, **options: Any) -> int:
+    def count_tokens(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> int:
         """How many ids the prompt of these messages has."""
         return len(self.render(messages, tools, **options).ids(self.tokenizer))
 
@@ -192,7 +197,7 @@ class Engine:
 
     def _prepare(
         self,
-        messages: Messages,
+        messages: Messages | Prompt,
         tools: Tools | None,
         spec: Spec | None,
         sampling: Sampling | None,

@@ -1,0 +1,66 @@
+"""Calling LocalLLM in tests: any endpoint alike, and the events that it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.events.base import BaseEvent
+from llama_index_instrumentation import get_dispatcher
+
+from chatlocal.integrations.llama_index import LocalLLM
+from tests.scripted import backend_of
+from tests.tiny import tiny_tokenizer
+
+HELLO = [ChatMessage(role="user", content="Hello")]
+HELLO_PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+
+CHAT = ("chat", "achat", "stream_chat", "astream_chat")
+COMPLETE = ("complete", "acomplete", "stream_complete", "astream_complete")
+STREAMS = ("stream_chat", "astream_chat", "stream_complete", "astream_complete")
+
+
+async def ask(llm: Any, method: str, *args: Any, **kwargs: Any) -> list[Any]:
+    """What a method gives, as a list: one whole answer or the items of a stream, sync or async."""
+    answer = getattr(llm, method)(*args, **kwargs)
+    if method.startswith("a"):
+        answer = await answer
+    if "stream" not in method:
+        return [answer]
+    return [item async for item in answer] if method.startswith("a") else list(answer)
+
+
+def hello(endpoint: str) -> Any:
+    """The same question for every endpoint."""
+    return "Hello" if "complete" in endpoint else HELLO
+
+
+def text_of(response: Any) -> str:
+    """The text of a chat or completion response."""
+    return str(response.text if hasattr(response, "text") else response.message.content)
+
+
+def prompts(llm: LocalLLM) -> list[str]:
+    """The prompts that reached the scripted backend, as text."""
+    return [str(tiny_tokenizer().decode(request.prompt_ids)) for request in backend_of(llm.engine).requests]
+
+
+@contextmanager
+def recorded_events() -> Iterator[list[Any]]:
+    """The instrumentation events that are sent meanwhile."""
+    events: list[Any] = []
+
+    class Recorder(BaseEventHandler):
+        def handle(self, event: BaseEvent, **kwargs: Any) -> None:
+            events.append(event)
+
+    dispatcher = get_dispatcher()
+    handlers = list(dispatcher.event_handlers)
+    dispatcher.add_event_handler(Recorder())
+    try:
+        yield events
+    finally:
+        dispatcher.event_handlers = handlers
