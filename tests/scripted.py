@@ -80,7 +80,11 @@ def spell(text: str, tokenizer: Any = None) -> tuple[int, ...]:
 
 
 def scripted_engine(
-    *answers: str | Script, delay: float = 0.0, fail_after: int | None = None, **options: Any
+    *answers: str | Script,
+    delay: float = 0.0,
+    fail_after: int | None = None,
+    context_length: int = 512,
+    **options: Any,
 ) -> Engine:
     """An engine with the tiny tokenizer that gives these answers in turn (texts or scripts of ids), the last for ever.
 
@@ -88,7 +92,9 @@ def scripted_engine(
     """
     scripts = [spell(answer) if isinstance(answer, str) else answer for answer in answers]
     backend = ScriptedBackend(*scripts, delay=delay, fail_after=fail_after)
-    return Engine(None, tiny_tokenizer(), backend=backend, **options)
+    tokenizer = tiny_tokenizer()
+    tokenizer.model_max_length = context_length
+    return Engine(None, tokenizer, backend=backend, **options)
 
 
 def backend_of(engine: Engine) -> ScriptedBackend:

@@ -28,6 +28,7 @@ from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.shared import shared_engine
 from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call, refuse_unknown
 from chatlocal.integrations.langchain_messages import to_chat_messages
+from chatlocal.integrations.langchain_repair import Repairing
 from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter
 from chatlocal.integrations.langchain_schemas import read_schema
 from chatlocal.integrations.langchain_structured import AnswerParser, RawAnswerParser
@@ -243,10 +244,15 @@ class ChatLocal(BaseChatModel):
             if schema is None
             else {"type": "json_schema", "json_schema": {"name": read.name, "schema": read.json_schema}}
         )
-        shown = {"kwargs": {"method": method}, "schema": schema}
-        bound = self.bind(response_format=wish, ls_structured_output_format=None if schema is None else shown)
-        parser = RawAnswerParser if include_raw else AnswerParser
-        return bound | parser(answer_schema=read)
+        # For traces: langchain_core makes its own JSON Schema of a class or dict, and knows no other types.
+        shown = schema if isinstance(schema, (type, dict)) else read.json_schema
+        bound = self.bind(
+            response_format=wish, ls_structured_output_format={"kwargs": {"method": method}, "schema": shown}
+        )
+        parser = (RawAnswerParser if include_raw else AnswerParser)(answer_schema=read)
+        if self.max_retries:
+            return Repairing(bound=bound, parser=parser, repairs=self.max_retries)
+        return bound | parser
 
     # tokens
 

@@ -42,9 +42,10 @@ def read_schema(schema: Any) -> Schema:
 
 def _of_dict(schema: Mapping[str, Any]) -> Schema:
     function = schema.get("function", schema)
-    if "name" in function and isinstance(function.get("parameters"), Mapping):
-        described = {"description": function["description"]} if function.get("description") else {}
-        return _plain(function["name"], {**described, **function["parameters"]})
+    for key in ("parameters", "schema", "input_schema"):  # of a tool, of a response_format, of Anthropic's tools
+        if "name" in function and isinstance(function.get(key), Mapping):
+            described = {"description": function["description"]} if function.get("description") else {}
+            return _plain(function["name"], {**described, **function[key]})
     return _plain(str(schema.get("title", "answer")), dict(schema))
 
 

@@ -42,6 +42,17 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         return Any
 
     def parse(self, text: str) -> Any:
+        return self._checked(text)
+
+    def error_of(self, text: str) -> StructuredOutputInvalid | None:
+        """What is wrong with an answer."""
+        try:
+            self._checked(text)
+        except StructuredOutputInvalid as error:
+            return error
+        return None
+
+    def _checked(self, text: str) -> Any:
         try:
             return self.answer_schema.check(text)
         except OutputInvalid as error:
@@ -110,7 +121,7 @@ class _Growing:
 class RawAnswerParser(AnswerParser):
     """The same with the message beside it: a dict of `raw`, `parsed` and `parsing_error`; a wrong answer is not raised.
 
-    Streaming gives such dicts in part: raw chunks and parsed values as they come, the error (or None) at the end.
+    Streaming gives dicts that can be added up: the raw chunks as they come, the other two at the end.
     """
 
     def parse(self, text: str) -> Any:
@@ -125,24 +136,23 @@ class RawAnswerParser(AnswerParser):
 
     def _verdict(self, text: str) -> dict[str, Any]:
         try:
-            return {"parsed": super().parse(text), "parsing_error": None}
+            return {"parsed": self._checked(text), "parsing_error": None}
         except StructuredOutputInvalid as error:
             return {"parsed": None, "parsing_error": error}
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
-        reader = _Growing(self.answer_schema)
+        text = ""
         for chunk in input:
+            text += _text(chunk)
             yield AddableDict(raw=chunk)
-            yield from (AddableDict(parsed=value) for value in reader.feed(_text(chunk)))
-        yield AddableDict(self._verdict(reader.text))
+        yield AddableDict(self._verdict(text))
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
-        reader = _Growing(self.answer_schema)
+        text = ""
         async for chunk in input:
+            text += _text(chunk)
             yield AddableDict(raw=chunk)
-            for value in reader.feed(_text(chunk)):
-                yield AddableDict(parsed=value)
-        yield AddableDict(self._verdict(reader.text))
+        yield AddableDict(self._verdict(text))
 
 
 def _text(chunk: str | BaseMessage) -> str:

@@ -1,0 +1,251 @@
+"""with_structured_output and response_format over scripted answers: every kind of schema, streams, wrong answers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableLambda
+from pydantic import BaseModel, Field, field_validator
+from pydantic.v1 import BaseModel as BaseModelV1
+from typing_extensions import TypedDict
+
+from chatlocal import ChatLocal
+from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
+from tests.scripted import backend_of, scripted_engine
+from tests.tiny import tiny_tokenizer
+
+TEXT = '{"name": "Harry", "age": 13, "foods": ["chicken", "fish"]}'
+DATA = {"name": "Harry", "age": 13, "foods": ["chicken", "fish"]}
+
+
+class Dog(BaseModel):
+    """A dog."""
+
+    name: str = Field(description="its name")
+    age: int
+    foods: list[str] = []
+
+
+class OldDog(BaseModelV1):
+    name: str
+    age: int
+    foods: list[str] = []
+
+
+class DogDict(TypedDict):
+    """A dog."""
+
+    name: Annotated[str, ..., "its name"]
+    age: Annotated[int, ..., "in years"]
+    foods: Annotated[list[str], ..., "what it eats"]
+
+
+TOOL = {
+    "type": "function",
+    "function": {"name": "Dog", "description": "A dog.", "parameters": Dog.model_json_schema()},
+}
+SCHEMAS = {
+    "pydantic": (Dog, Dog(**DATA)),
+    "pydantic.v1": (OldDog, OldDog(**DATA)),
+    "typeddict": (DogDict, DATA),
+    "json schema": (Dog.model_json_schema(), DATA),
+    "tool": (TOOL, DATA),
+    "function": (TOOL["function"], DATA),
+}
+
+
+def chat(*answers: str, **settings: Any) -> ChatLocal:
+    return ChatLocal(engine=scripted_engine(*(answers or (TEXT,)), context_length=2048), **settings)
+
+
+def prompt(model: ChatLocal) -> str:
+    return str(tiny_tokenizer().decode(backend_of(model.engine).requests[-1].prompt_ids))
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+@pytest.mark.parametrize("method", ["json_schema", "json_mode"])
+@pytest.mark.parametrize("strict", [None, True, False])
+async def test_every_kind_of_schema(kind: str, method: Any, strict: bool | None) -> None:
+    schema, expected = SCHEMAS[kind]
+    model = chat()
+    chain = model.with_structured_output(schema, method=method, strict=strict)
+    assert chain.invoke("Tell me about Harry.") == expected
+    assert await chain.ainvoke("Tell me about Harry.") == expected
+    spec = backend_of(model.engine).requests[-1].constraint_spec
+    assert set(json.loads(spec.source)["properties"]) == {"name", "age", "foods"}
+    assert '"age"' in prompt(model)
+
+
+@pytest.mark.parametrize("kind", SCHEMAS)
+async def test_streams_growing_values(kind: str) -> None:
+    schema, expected = SCHEMAS[kind]
+    chain = chat().with_structured_output(schema)
+    values = list(chain.stream("Tell me about Harry."))
+    assert len(values) > 3
+    assert values[-1] == expected
+    assert {type(value) for value in values} == {type(expected)}
+    assert all(after != before for before, after in itertools.pairwise(values))
+    assert [value async for value in chain.astream("Tell me about Harry.")] == values
+
+
+def test_a_streamed_number_is_never_half_a_number() -> None:
+    values = list(chat('{"name": "Zyx", "age": 1304}').with_structured_output(Dog.model_json_schema()).stream("Who?"))
+    assert {value["age"] for value in values if "age" in value} == {1304}
+    assert [value["name"] for value in values if value] == ["", "Z", "Zy", "Zyx", "Zyx"]  # strings do grow
+
+
+def test_a_number_in_a_string_is_text() -> None:
+    values = list(chat('{"name": "R2 1", "age": 1.5e3}').with_structured_output({"type": "object"}).stream("?"))
+    assert values[-1] == {"name": "R2 1", "age": 1500.0}
+    assert {"name": "R2 "} in values
+    assert {"name": "R2 1"} in values
+
+
+WRONG = '{"name": "Harry", "age": "old"}'
+
+
+@pytest.mark.parametrize("error", [OutputInvalid, OutputParserException])
+def test_a_wrong_answer_is_raised(error: type[Exception]) -> None:
+    chain = chat(WRONG).with_structured_output(Dog)
+    with pytest.raises(error, match="age") as caught:
+        chain.invoke("?")
+    assert (caught.value.raw, caught.value.llm_output) == (WRONG, WRONG)  # type: ignore[attr-defined]
+    with pytest.raises(error, match="age"):
+        list(chain.stream("?"))
+
+
+def test_an_answer_cut_short_is_raised() -> None:
+    with pytest.raises(OutputInvalid):
+        chat(max_tokens=4).with_structured_output(Dog).invoke("?")
+
+
+def test_include_raw() -> None:
+    result = chat().with_structured_output(Dog, include_raw=True).invoke("?")
+    assert isinstance(result["raw"], AIMessage)
+    assert result["raw"].content == TEXT
+    assert result["raw"].usage_metadata is not None
+    assert (result["parsed"], result["parsing_error"]) == (Dog(**DATA), None)
+
+
+async def test_include_raw_of_a_wrong_answer() -> None:
+    chain = chat(WRONG).with_structured_output(Dog, include_raw=True)
+    for result in (chain.invoke("?"), await chain.ainvoke("?")):
+        assert (result["raw"].content, result["parsed"]) == (WRONG, None)
+        assert isinstance(result["parsing_error"], OutputParserException)
+
+
+async def test_include_raw_streams() -> None:
+    chain = chat().with_structured_output(Dog, include_raw=True)
+    parts = list(chain.stream("?"))
+    total = sum(parts[1:], start=parts[0])
+    assert total["raw"].text == TEXT
+    assert (total["parsed"], total["parsing_error"]) == (Dog(**DATA), None)
+    assert len(parts) > 3
+    assert len([part async for part in chain.astream("?")]) == len(parts)
+
+
+def test_json_mode_without_a_schema_takes_any_object() -> None:
+    model = chat('{"anything": [1, null]}')
+    assert model.with_structured_output(None, method="json_mode").invoke("In JSON, please.") == {"anything": [1, None]}
+    assert prompt(model).count("JSON") == 1
+    with pytest.raises(UnsupportedInput, match="needs a schema"):
+        model.with_structured_output(None)
+
+
+def test_what_it_does_not_take() -> None:
+    with pytest.raises(ValueError, match="tools"):
+        chat().with_structured_output(Dog, tools=[])
+    with pytest.raises(UnsupportedInput, match="'json_schema' or 'json_mode'"):
+        chat().with_structured_output(Dog, method="function_calling")
+    with pytest.raises(UnsupportedInput, match="Dog"):
+        chat().with_structured_output("Dog")  # type: ignore[arg-type]
+
+
+FORMAT = {"type": "json_schema", "json_schema": {"name": "Dog", "schema": Dog.model_json_schema(), "strict": True}}
+
+
+class TestResponseFormat:
+    def test_of_a_schema_asks_and_constrains(self) -> None:
+        model = chat()
+        assert model.bind(response_format=FORMAT).invoke("hi").content == TEXT
+        assert backend_of(model.engine).requests[-1].constraint_spec.kind == "json_schema"
+        assert "its name" in prompt(model)
+
+    def test_of_a_class(self) -> None:
+        model = chat()
+        assert model.invoke("hi", response_format=Dog).content == TEXT
+        assert "its name" in prompt(model)
+
+    def test_of_a_json_object_constrains(self) -> None:
+        model = chat("{}")
+        assert model.invoke("hi", response_format={"type": "json_object"}).content == "{}"
+        assert json.loads(backend_of(model.engine).requests[-1].constraint_spec.source) == {"type": "object"}
+
+    def test_of_text_is_free(self) -> None:
+        model = chat("hello")
+        model.invoke("hi", response_format={"type": "text"})
+        assert backend_of(model.engine).requests[-1].constraint_spec is None
+
+    @pytest.mark.parametrize("wish", [{"type": "xml"}, {"type": "json_schema"}, {}])
+    def test_that_is_unknown_is_refused(self, wish: dict[str, Any]) -> None:
+        with pytest.raises(UnsupportedInput, match="response_format must be"):
+            chat().invoke("hi", response_format=wish)
+
+
+class TestRepair:
+    def test_shows_the_model_what_was_wrong(self) -> None:
+        model = chat(WRONG, TEXT, max_retries=1)
+        assert model.with_structured_output(Dog).invoke([HumanMessage("Who is it?")]) == Dog(**DATA)
+        assert len(backend_of(model.engine).requests) == 2
+        again = prompt(model)
+        assert again.index("Who is it?") < again.index(WRONG) < again.index("valid integer")
+
+    async def test_of_an_async_call_and_with_raw(self) -> None:
+        model = chat(WRONG, TEXT, max_retries=1)
+        result = await model.with_structured_output(Dog, include_raw=True).ainvoke("Who is it?")
+        assert (result["parsed"], result["parsing_error"]) == (Dog(**DATA), None)
+
+    def test_ends_after_max_retries(self) -> None:
+        model = chat(WRONG, max_retries=2)
+        with pytest.raises(OutputInvalid, match="age"):
+            model.with_structured_output(Dog).invoke("?")
+        assert len(backend_of(model.engine).requests) == 3
+
+    def test_is_not_tried_where_max_tokens_was_the_trouble(self) -> None:
+        model = chat(max_retries=2, max_tokens=4)
+        with pytest.raises(OutputInvalid):
+            model.with_structured_output(Dog).invoke("?")
+        assert len(backend_of(model.engine).requests) == 1
+
+    def test_is_not_tried_unless_asked_for(self) -> None:
+        model = chat(WRONG, TEXT)
+        with pytest.raises(OutputInvalid):
+            model.with_structured_output(Dog).invoke("?")
+
+    def test_catches_what_a_grammar_cannot_say(self) -> None:
+        class Adult(BaseModel):
+            age: int
+
+            @field_validator("age")
+            @classmethod
+            def grown_up(cls, age: int) -> int:
+                if age % 2:
+                    raise ValueError("age must be even")
+                return age
+
+        model = chat('{"age": 3}', '{"age": 4}', max_retries=1)
+        chain = RunnableLambda(lambda text: f"How old? {text}") | model.with_structured_output(Adult)
+        assert chain.invoke("Now.") == Adult(age=4)
+        assert "age must be even" in prompt(model)
+
+    def test_works_in_batches_and_streams_go_unrepaired(self) -> None:
+        model = chat(WRONG, TEXT, max_retries=1)
+        assert model.with_structured_output(Dog).batch(["?"]) == [Dog(**DATA)]
+        values = list(model.with_structured_output(Dog).stream("?"))
+        assert values[-1] == Dog(**DATA)
+        assert len(values) > 3
