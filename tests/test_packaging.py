@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from email import message_from_bytes
 from email.message import Message
+from importlib import import_module
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -86,6 +87,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes]) -
 def test_the_wheel_carries_the_license(wheel: dict[str, bytes], metadata: Message) -> None:
     assert wheel[f"chatlocal_llm-{chatlocal.__version__}.dist-info/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
     assert metadata["License-Expression"] == "Apache-2.0"
+
+
+def test_the_wheel_installs_the_command(wheel: dict[str, bytes]) -> None:
+    text = wheel[f"chatlocal_llm-{chatlocal.__version__}.dist-info/entry_points.txt"].decode()
+    assert text.split() == ["[console_scripts]", "chatlocal", "=", "chatlocal.__main__:main"]
+    assert callable(import_module("chatlocal.__main__").main)
 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from(built: Path) -> None:
