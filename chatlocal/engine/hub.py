@@ -85,6 +85,12 @@ def _explained(
     from huggingface_hub import errors
 
     at = f" (revision {revision})" if revision else ""
+    if isinstance(error, errors.IncompleteSnapshotError):
+        return DownloadError(
+            f"Only a part of {name!r}{at} is in {folder}: load it once with a network connection to fetch the rest."
+        )
+    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception) and not offline:
+        error = error.__cause__  # nothing is cached, and this is why the hub did not help
     if isinstance(error, errors.GatedRepoError):
         return DownloadError(
             f"The hub lets only people who accepted its conditions download {name!r}: accept them at"
@@ -97,10 +103,6 @@ def _explained(
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return ModelNotFound(f"{name!r} on the hub has no revision {revision!r}: use one of its branches or commits.")
-    if isinstance(error, errors.IncompleteSnapshotError):
-        return DownloadError(
-            f"Only a part of {name!r}{at} is in {folder}: load it once with a network connection to fetch the rest."
-        )
     if isinstance(error, errors.LocalEntryNotFoundError) and offline:
         return ModelNotFound(
             f"{name!r}{at} is neither a folder here ({Path(name).absolute()}) nor among the hub models in {folder}, and"
