@@ -71,9 +71,8 @@ def _given(tokenizer: Any, template: str) -> Family:
         return get(template)
     if "{{" in template or "{%" in template:
         return JinjaFamily(tokenizer, template)
-    path = Path(template)
-    if path.is_file():
-        return JinjaFamily(tokenizer, path.read_text(encoding="utf-8"))
+    if os.path.isfile(template):
+        return JinjaFamily(tokenizer, Path(template).read_text(encoding="utf-8"))
     near = difflib.get_close_matches(template, _registry(), cutoff=0.4) or names()
     raise TemplateError(
         f"The template {template!r} is neither a family's name, nor a Jinja template, nor a file: near names are"

@@ -1,20 +1,20 @@
 """Ids of a prompt: control tokens from markup only, everything else exactly as the tokenizer itself would have it.
 
-A fast tokenizer is copied, and in the copy every control token goes by another name, made up anew in each process. The
-prompt is spelled with these names and encoded in one go: what stands in the text is not a control token there, while
-spaces around tokens, prefixes and normal forms are the tokenizer's own business as ever.
+A second tokenizer over the same model and the same steps knows every control token by another name, made up anew in
+each process. The prompt is spelled with these names and encoded in one go: what stands in the text is not a control
+token there, while spaces around tokens, prefixes and normal forms are the tokenizer's own business as ever.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import secrets
 import weakref
 from collections.abc import Iterable
 from threading import Lock
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.families.control import control_tokens
@@ -31,7 +31,7 @@ def encoder(tokenizer: Any, control: frozenset[str]) -> PromptEncoder:
         known = _cache.setdefault(tokenizer, {})
         if key not in known:
             ids = control_tokens(tokenizer, control)
-            # Families whose markup comes to the same control tokens share one copy.
+            # Families whose markup comes to the same control tokens share one encoder.
             same = next((made for made in known.values() if made.control_ids == ids), None)
             known[key] = same or PromptEncoder(tokenizer, ids)
         return known[key]
@@ -44,34 +44,79 @@ class PromptEncoder:
     """
 
     def __init__(self, tokenizer: Any, control_ids: dict[str, int]) -> None:
-        self.control_ids = control_ids
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise UnsupportedInput(
                 f"A {type(tokenizer).__name__} cannot keep control tokens and text apart: load the tokenizer in its"
                 " fast form (AutoTokenizer does when the folder has a tokenizer.json)."
             )
-        # \x00 cannot be in a name that tokenizers match, private-use characters can: they are in no real token.
-        self._names = {token: f"\U000f0000{_NONCE}{place}\U000f0001" for place, token in enumerate(control_ids)}
-        settings = json.loads(backend.to_str())
-        originals = {
-            self._names.get(token["content"], token["content"]): token["id"] for token in settings["added_tokens"]
-        }
-        _rename(settings, self._names)
-        self._copy = Tokenizer.from_str(json.dumps(settings))
-        self._ids = {
-            copied: original
-            for name, original in originals.items()
-            if (copied := self._copy.token_to_id(name)) is not None and copied != original
-        }
+        self.control_ids = control_ids
+        self._names = {token: _name(place) for place, token in enumerate(control_ids)}
+        # Unknown characters are the unknown token's business, in text too.
+        self._forbidden = frozenset(control_ids.values()) - {getattr(tokenizer, "unk_token_id", None)}
+        self._cut = _name("cut")
+        longest_first = sorted(control_ids, key=len, reverse=True)
+        self._look_alike = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+        self._copy, self._ids = self._renamed(backend)
         self._begin = self._added_in_front()
 
     def encode(self, pieces: Iterable[tuple[bool, str]]) -> tuple[int, ...]:
         """The ids of the pieces, read as one text."""
+        pieces = list(pieces)
+        ids = self._encode(pieces)
+        markup = sum(is_markup and text in self._names for is_markup, text in pieces)
+        if sum(id in self._forbidden for id in ids) > markup:
+            # Some models (Unigram) find control tokens in plain text by themselves: cut the look-alikes in two.
+            ids = self._encode([(is_markup, text if is_markup else self._apart(text)) for is_markup, text in pieces])
+        return ids if ids[:1] == self._begin[:1] else self._begin + ids
+
+    def _encode(self, pieces: list[tuple[bool, str]]) -> tuple[int, ...]:
         spelled = "".join(self._names.get(text, text) if is_markup else text for is_markup, text in pieces)
         found = self._copy.encode(spelled, add_special_tokens=False).ids
-        ids = tuple(self._ids.get(id, id) for id in found) if self._ids else tuple(found)
-        return ids if ids[:1] == self._begin[:1] else self._begin + ids
+        return tuple(known for id in found if (known := self._ids.get(id, id)) is not None)
+
+    def _apart(self, text: str) -> str:
+        return self._look_alike.sub(lambda found: found[0][:1] + self._cut + found[0][1:], text)
+
+    def _renamed(self, backend: Any) -> tuple[Tokenizer, dict[int, int | None]]:
+        """The second tokenizer, and what its added ids are in the first; None for ids that stand for nothing."""
+        copy = Tokenizer(backend.model)
+        for step in ("normalizer", "pre_tokenizer", "post_processor"):
+            if getattr(backend, step) is not None:
+                setattr(copy, step, getattr(backend, step))
+        added = dict(sorted(backend.get_added_tokens_decoder().items()))
+        fillers = self._fillers(backend, len(added) + 1)
+        tokens = [AddedToken(filler, normalized=False) for filler in fillers]
+        originals: dict[str, int | None] = dict.fromkeys(fillers)
+        for id, token in added.items():
+            content = self._names.get(token.content, token.content)
+            tokens.append(
+                AddedToken(
+                    content,
+                    single_word=token.single_word and content == token.content,
+                    lstrip=token.lstrip,
+                    rstrip=token.rstrip,
+                    normalized=token.normalized,
+                )
+            )
+            originals[content] = id
+        # All in one call: each call rebuilds the matcher. That a token is special means nothing to encoding.
+        copy.add_tokens(tokens)
+        made = copy.get_added_tokens_decoder()
+        return copy, {id: originals[token.content] for id, token in made.items()}
+
+    def _fillers(self, backend: Any, needed: int) -> list[str]:
+        """Tokens to add first: the one that cuts, and enough to lead new ids past all that the model has.
+
+        New ids begin at the vocabulary's size, which in a vocabulary with holes is not its end.
+        """
+        size = backend.get_vocab_size(with_added_tokens=False)
+        start = place = size
+        while place < start + needed:
+            if backend.model.id_to_token(place) is not None:
+                start = place + 1
+            place += 1
+        return [self._cut, *(_name(f"filler{place}") for place in range(start - size))]
 
     def _added_in_front(self) -> tuple[int, ...]:
         """What the tokenizer's post-processor puts before a text."""
@@ -83,24 +128,6 @@ class PromptEncoder:
         return ()
 
 
-def _rename(settings: dict[str, Any], names: dict[str, str]) -> None:
-    """Give control tokens their new names wherever a tokenizer.json spells them, and drop what would still make them."""
-    settings["truncation"] = settings["padding"] = None
-    for token in settings["added_tokens"]:
-        token["content"] = names.get(token["content"], token["content"])
-        token["single_word"] = False if token["content"] in names.values() else token["single_word"]
-    model = settings["model"]
-    vocabulary = model.get("vocab")
-    if isinstance(vocabulary, dict):
-        model["vocab"] = {names.get(token, token): id for token, id in vocabulary.items()}
-    elif isinstance(vocabulary, list):
-        model["vocab"] = [[names.get(token, token), score] for token, score in vocabulary]
-    if model.get("unk_token") in names:
-        model["unk_token"] = names[model["unk_token"]]
-    if "merges" in model:
-        model["merges"] = [merge for merge in model["merges"] if not _touches(merge, names)]
-
-
-def _touches(merge: str | list[str], names: dict[str, str]) -> bool:
-    left, right = merge.split(" ") if isinstance(merge, str) else merge
-    return left in names or right in names or left + right in names
+def _name(place: int | str) -> str:
+    # Private-use characters at both ends: no other token can begin before a name and reach into it.
+    return f"\U000f0000{_NONCE}{place}\U000f0001"

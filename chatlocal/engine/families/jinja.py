@@ -29,10 +29,10 @@ class JinjaFamily:
 
     def __init__(self, tokenizer: Any, templates: str | Mapping[str, str]) -> None:
         named = {"default": templates} if isinstance(templates, str) else dict(templates)
-        if not named:
-            raise TemplateError("There is no chat template.")
+        if "default" not in named:
+            raise TemplateError(f"No chat template is named 'default', only {sorted(named)}: pass one as template=.")
         self._tokenizer = tokenizer
-        default = named.get("default") or next(iter(named.values()))
+        default = named["default"]
         variables = dict(getattr(tokenizer, "special_tokens_map", {}))
         self._default = Template(default, variables)
         self._tool_use = Template(named["tool_use"], variables) if "tool_use" in named else self._default
@@ -125,8 +125,6 @@ def _check_options(template: Template, options: Mapping[str, Any]) -> None:
 def _fit(
     template: Template, turns: tuple[ChatMessage, ...], merge_system: bool, strict: bool
 ) -> tuple[ChatMessage, ...]:
-    for turn in turns:
-        _ = turn.text  # an image is refused before anything is rendered
     refused = [index for index, turn in enumerate(turns) if turn.role == "system" and not template.takes_system(index)]
     if refused and not merge_system:
         raise UnsupportedRole(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from chatlocal.engine.errors import UnsupportedInput
@@ -33,9 +34,7 @@ class Neutralizer:
         self._free = _FIRST
         self._stands_for: dict[str, str] = {}
         self._stand_ins: dict[str, str] = {}
-        self._heads = {token[:size] for token in self._control for size in range(1, len(token))}
-        self._tails = {token[size:] for token in self._control for size in range(1, len(token))}
-        self._longest = max((len(token) for token in self._control), default=1) - 1
+        self._heads, self._tails, self._longest = _edges(tuple(self._control))
 
     def neutral(self, value: Any, *, keep: frozenset[str] = frozenset(), edges: bool = False) -> Any:
         """A copy of plain data (text, lists, dicts) without control tokens, except those in `keep`.
@@ -83,13 +82,26 @@ class Neutralizer:
 
     def _neutral_edges(self, text: str) -> str:
         for size in range(min(self._longest, len(text)), 0, -1):
-            if text[-size:] in self._heads and not text[-size:].isspace():
+            if text[-size:] in self._heads:
                 text = text[:-size] + self._stand_in(text[-size:])
                 break
         for size in range(min(self._longest, len(text)), 0, -1):
-            if text[:size] in self._tails and not text[:size].isspace():
+            if text[:size] in self._tails:
                 return self._stand_in(text[:size]) + text[size:]
         return text
+
+
+@lru_cache(maxsize=16)
+def _edges(control: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str], int]:
+    """Proper beginnings and proper ends of control tokens, white space aside, and the length of the longest."""
+    heads = {token[:size] for token in control for size in range(1, len(token))}
+    tails = {token[size:] for token in control for size in range(1, len(token))}
+    longest = max((len(token) for token in control), default=1) - 1
+    return frozenset(heads - _blank(heads)), frozenset(tails - _blank(tails)), longest
+
+
+def _blank(texts: set[str]) -> set[str]:
+    return {text for text in texts if text.isspace()}
 
 
 def _strings(value: Any) -> Iterable[str]:

@@ -70,9 +70,7 @@ class Template:
         """Whether turns of one role in a row are written."""
         again = {"role": "user", "content": "probeagain"}
         more = {"role": "assistant", "content": "probemore"}
-        return self._writes(
-            [_USER, again, _ANSWER, more, _USER], "probequestion", "probeagain", "probeanswer", "probemore"
-        )
+        return self._writes([_USER, again, _ANSWER, more, _USER], "probeagain", "probeanswer", "probemore")
 
     @cached_property
     def renders_tools(self) -> bool:

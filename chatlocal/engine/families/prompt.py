@@ -55,7 +55,7 @@ class Prompt:
     def ids(self, tokenizer: Any) -> tuple[int, ...]:
         """The ids to feed: control ids from markup only, a leading begin-of-text id once where the tokenizer adds one.
 
-        The first call for a tokenizer takes about a second, later ones are linear in the prompt.
+        Linear in the prompt. UnsupportedInput for a tokenizer that is not a fast one.
         """
         pieces = [(isinstance(part, Markup), part.text) for part in self.parts]
         return encoder(tokenizer, self.control).encode(pieces)
