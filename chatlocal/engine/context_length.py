@@ -12,7 +12,7 @@ _UNKNOWN = 10**9
 
 
 def context_length(config: Any, tokenizer: Any) -> int | None:
-    """From the model's configuration (its text part for models that see), else the tokenizer; None when neither says."""
+    """From the model's configuration (its text part for models that see), else the tokenizer, else None."""
     text_config = getattr(config, "text_config", None) or config
     for name in _NAMES:
         value = getattr(text_config, name, None)

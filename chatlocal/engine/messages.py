@@ -148,7 +148,8 @@ class Sampling:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        stop: Any = self.stop  # callers may write a single text
+        object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop))
         for name, low, high in _RANGES:
             value = getattr(self, name)
             if value is not None and not (low <= value <= high):  # NaN fails every comparison, so it is refused too

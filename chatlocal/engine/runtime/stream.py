@@ -8,6 +8,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
 from chatlocal.engine.errors import GenerationTimeout
 from chatlocal.engine.runtime.backend import Done, TokenEvent
@@ -73,13 +75,8 @@ class TokenStream(Iterator[TokenEvent]):
                     raise StopAsyncIteration from None
                 if event is not None:
                     return event
-                arrived = loop.create_future()
-
-                def wake(arrived: asyncio.Future[None] = arrived) -> None:
-                    if not arrived.done():
-                        arrived.set_result(None)
-
-                self._waker = lambda wake=wake: loop.call_soon_threadsafe(wake)  # type: ignore[misc]
+                arrived: asyncio.Future[None] = loop.create_future()
+                self._waker = partial(_resolve_soon, loop, arrived)
             try:
                 await asyncio.wait_for(arrived, None if deadline is None else deadline - time.monotonic())
             except asyncio.TimeoutError:
@@ -166,6 +163,16 @@ def timed_out() -> GenerationTimeout:
     return GenerationTimeout(
         "The time limit of this call ran out and its slot was freed: raise `timeout` or lower `max_tokens`."
     )
+
+
+def _resolve_soon(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
+    def resolve() -> None:
+        if not arrived.done():
+            arrived.set_result(None)
+
+    # A loop that has been closed has nobody left who waits.
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(resolve)
 
 
 def _close(stream: Iterator[TokenEvent]) -> None:

@@ -1,0 +1,43 @@
+"""One request as the scheduler sees it: its ids, how far the cache holds them, and what it still may do."""
+
+from __future__ import annotations
+
+import random
+import torch
+
+from chatlocal.engine.constraints import ConstraintState
+from chatlocal.engine.runtime.backend import Request
+from chatlocal.engine.runtime.stream import TokenStream
+
+
+class Sequence:
+    """A running request. Everything that its result depends on lives here, so that no other request can change it."""
+
+    def __init__(self, request: Request, stream: TokenStream, constraint_state: ConstraintState | None) -> None:
+        self.request = request
+        self.stream = stream
+        self.constraint_state = constraint_state
+        self.ids: list[int] = list(request.prompt_ids)
+        self.cached = 0
+        """How many of `ids` have their keys and values in the cache."""
+        self.broken: Exception | None = None
+        """What went wrong with this sequence alone; it ends with it."""
+        self.random = random.Random(request.sampling.seed)
+        self.counts: torch.Tensor | None = None
+        """Occurrences of every id among the new ones, int32 [vocabulary]; kept only where a penalty needs them."""
+        self.prompt_seen: torch.Tensor | None = None
+        """Which ids the prompt has, bool [vocabulary]; kept only where the repetition penalty needs them."""
+
+    @property
+    def pending(self) -> int:
+        """How many ids the next forward passes still have to read: 1 while decoding."""
+        return len(self.ids) - self.cached
+
+    @property
+    def new_tokens(self) -> int:
+        return len(self.ids) - len(self.request.prompt_ids)
+
+    @property
+    def limit(self) -> int:
+        """The length of `ids` at which the request ends."""
+        return len(self.request.prompt_ids) + (self.request.sampling.max_tokens or 1)
