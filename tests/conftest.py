@@ -13,11 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 import torch
 
 if TYPE_CHECKING:
     from chatlocal.engine.engine import Engine
+
+# On a busy machine any example may take long; what is asserted is never a time.
+hypothesis.settings.register_profile("chatlocal", deadline=None)
+hypothesis.settings.load_profile("chatlocal")
 
 _THREADS = int(os.environ.get("CHATLOCAL_TEST_THREADS", "2"))
 torch.set_num_threads(_THREADS)
