@@ -128,8 +128,6 @@ def collect(events: Iterable[Event]) -> Reply:
                 finish = event
     if finish is None:
         raise ValueError("The stream of events ended without a Finish event.")
-    calls = tuple(
-        ToolCall(start.id, start.name, "".join(arguments[index])) for index, start in sorted(starts.items())
-    )
+    calls = tuple(ToolCall(start.id, start.name, "".join(arguments[index])) for index, start in sorted(starts.items()))
     message = ChatMessage("assistant", "".join(text), calls, reasoning="".join(reasoning) or None)
     return Reply(message, tuple(invalid), finish)

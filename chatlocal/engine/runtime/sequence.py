@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+
 import torch
 
 from chatlocal.engine.constraints import ConstraintState
