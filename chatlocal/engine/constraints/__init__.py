@@ -1,1 +1,14 @@
-"""Grammars for constrained decoding: what a text may be, turned into a mask over token ids at every step."""
+"""Grammars for constrained decoding: what a text may be, turned into a mask over token ids at every step.
+
+`json_schema`, `regex`, `choice` and `grammar` make a Spec; `compile` turns it into a Constraint for one tokenizer.
+A grammar is necessary and not sufficient: check the finished text with `validation.check`.
+"""
+
+from __future__ import annotations
+
+from chatlocal.engine.constraints import validation
+from chatlocal.engine.constraints.compilation import compile
+from chatlocal.engine.constraints.constraint import Constraint, ConstraintState
+from chatlocal.engine.constraints.spec import Spec, choice, grammar, json_schema, regex
+
+__all__ = ["Constraint", "ConstraintState", "Spec", "choice", "compile", "grammar", "json_schema", "regex", "validation"]

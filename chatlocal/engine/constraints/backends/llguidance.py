@@ -1,0 +1,143 @@
+"""JSON Schema and Lark grammars by llguidance, which also takes a regex that has too large an automaton.
+
+llguidance never raises: a bad grammar, a token that does not fit or a limit put the matcher into an error state for
+good. So every call here asks before it acts or checks after it did.
+"""
+
+from __future__ import annotations
+
+import json
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from llguidance import LLMatcher, LLTokenizer
+from numpy.typing import NDArray
+
+from chatlocal.engine.constraints.normalise import Normalised, normalise
+from chatlocal.engine.constraints.protocol import GrammarBackend, TooComplex, Tokens
+from chatlocal.engine.constraints.spec import Spec
+from chatlocal.engine.errors import UnsupportedSchema
+
+
+class LLGuidanceGrammar:
+    """A grammar over one vocabulary. Each cursor has a matcher of its own: one must not be used by two threads."""
+
+    def __init__(self, source: str, tokens: Tokens, left_to_validation: tuple[str, ...]) -> None:
+        self.left_to_validation = left_to_validation
+        self._source = source
+        self._matcher = _matcher(source, _tokenizer(tokens))
+        self._bytes: LLMatcher | None = None
+        self._lock = Lock()
+        # The first mask of a grammar builds its lexer and takes a hundred times as long as those that follow.
+        self._matcher.compute_bitmask()
+        _check(self._matcher)
+
+    def accepts(self, text: str) -> bool:
+        with self._lock:
+            if self._bytes is None:
+                self._bytes = _matcher(self._source, LLTokenizer("byte"))
+            matcher = self._bytes.deep_copy()
+        wanted = list(text.encode())
+        taken = matcher.try_consume_tokens(wanted)
+        _check(matcher)
+        return bool(taken == len(wanted) and matcher.is_accepting())
+
+    def start(self) -> LLGuidanceCursor:
+        with self._lock:
+            return LLGuidanceCursor(self._matcher.deep_copy())
+
+
+class LLGuidanceCursor:
+    def __init__(self, matcher: LLMatcher) -> None:
+        self._matcher = matcher
+
+    def fill(self, allowed: NDArray[np.bool_]) -> None:
+        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        _check(self._matcher)
+        allowed |= np.unpackbits(bits, count=len(allowed), bitorder="little").view(np.bool_)
+
+    def advance(self, id: int) -> bool:
+        taken = self._matcher.try_consume_tokens([id])
+        _check(self._matcher)
+        return bool(taken == 1)
+
+    def rollback(self, count: int) -> None:
+        self._matcher.rollback(count)
+        _check(self._matcher)
+
+    def forced_bytes(self) -> bytes:
+        forced: bytes = self._matcher.compute_ff_bytes()
+        _check(self._matcher)
+        return forced
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._matcher.is_accepting())
+
+    @property
+    def exhausted(self) -> bool:
+        return bool(self._matcher.is_stopped() and self._matcher.is_accepting())
+
+
+class _Wrapper:
+    """What LLTokenizer asks of a tokenizer. The end is an id of our own: end ids are no part of the text."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.eos_token_id = len(tokens.texts)
+        self.tokens = [*tokens.texts, b"\xff<end>"]
+        self.special_token_ids = [self.eos_token_id]
+        self._encode = tokens.encode
+
+    def __call__(self, text: str) -> list[int]:
+        return self._encode(text)
+
+
+def _tokenizer(tokens: Tokens) -> LLTokenizer:
+    known = _tokenizers.get(tokens)
+    if known is None:
+        known = _tokenizers[tokens] = LLTokenizer(_Wrapper(tokens), eos_token=len(tokens.texts))
+    return known
+
+
+_tokenizers: WeakKeyDictionary[Tokens, LLTokenizer] = WeakKeyDictionary()
+
+
+def _matcher(source: str, tokenizer: LLTokenizer) -> LLMatcher:
+    matcher = LLMatcher(tokenizer, source, log_level=0)
+    _check(matcher)
+    return matcher
+
+
+def _check(matcher: LLMatcher) -> None:
+    if matcher.is_error():
+        raise _error(matcher.get_error())
+
+
+def _error(message: str) -> UnsupportedSchema:
+    first, _, rest = message.partition("\n")
+    where = rest.strip() if rest.strip().startswith("while") else ""
+    if any(word in first for word in ("too complex", "TooComplex", "limit", "exceeded", "too large", "too big")):
+        return TooComplex(f"{first} {where}".strip())
+    return UnsupportedSchema("grammar", "", f"{first} {where}".strip())
+
+
+def _build(spec: Spec, tokens: Tokens) -> LLGuidanceGrammar:
+    if spec.kind == "grammar":
+        return LLGuidanceGrammar(LLMatcher.grammar_from_lark(spec.source), tokens, ())
+    if spec.kind == "regex":
+        return LLGuidanceGrammar(LLMatcher.grammar_from_regex(spec.source), tokens, ())
+    normal = normalise(json.loads(spec.source), closed=spec.closed)
+    return LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
+
+
+def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:
+    item, key = separators
+    options = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
+    return str(LLMatcher.grammar_from_json_schema(json.dumps(normal.schema), overrides=options))
+
+
+BACKEND = GrammarBackend("llguidance", ("json_schema", "grammar", "regex"), _build)

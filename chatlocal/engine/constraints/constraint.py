@@ -1,0 +1,116 @@
+"""A compiled constraint, and one text that follows it: where every backend gets the same ends and the same bans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
+from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
+
+
+class Constraint:
+    """A spec compiled for one tokenizer; shared by any number of requests and threads.
+
+    `left_to_validation` names what the grammar does not enforce, such as "uniqueItems at /properties/tags": check the
+    finished text with `validation.check`. `vocab_size` is the width of the masks, `end_ids` the ids that may end a text.
+    """
+
+    def __init__(self, grammar: Grammar, tokens: Tokens, vocab_size: int, end_ids: frozenset[int]) -> None:
+        self.left_to_validation = grammar.left_to_validation
+        self.vocab_size = vocab_size
+        self.end_ids = end_ids
+        self._grammar = grammar
+        self._tokens = tokens
+
+    def accepts(self, text: str) -> bool:
+        """Whether the whole text follows the grammar: the spec's separators, keys in declared order."""
+        return self._grammar.accepts(text)
+
+    def start(self) -> ConstraintState:
+        """A fresh state, before the first id. Use each state from one thread at a time."""
+        return ConstraintState(self._grammar.start(), self._tokens, self.vocab_size, self.end_ids)
+
+
+class ConstraintState:
+    """One text as it grows, id by id."""
+
+    def __init__(self, cursor: Cursor, tokens: Tokens, vocab_size: int, end_ids: frozenset[int]) -> None:
+        self._cursor = cursor
+        self._tokens = tokens
+        self._width = vocab_size
+        self._ends = end_ids
+        self._ids: list[int] = []
+
+    def mask(self) -> torch.Tensor:
+        """Which ids may follow: bool [vocab_size] on the CPU, a new tensor at every call.
+
+        End ids are allowed exactly where the text may end; control tokens and ids without a token never are.
+        UnsupportedSchema when the tokenizer has no token to go on with and the text may not end here.
+        """
+        allowed = np.zeros(max(self._width, len(self._tokens.texts)), dtype=np.bool_)
+        if not self.done:
+            self._cursor.fill(allowed[: len(self._tokens.texts)])
+        mask = allowed[: self._width]
+        if self.may_end:
+            mask[list(self._ends)] = True
+        elif not mask.any():
+            raise UnsupportedSchema(
+                "vocabulary", "", f"the tokenizer has no token that can follow {self._tail()!r} in this grammar"
+            )
+        return torch.from_numpy(mask)
+
+    def advance(self, id: int) -> None:
+        """Take the next id. UnsupportedInput, and no change, when it cannot follow."""
+        if id in self._ends:
+            taken = self.may_end and not self._ended
+        else:
+            # the mask may be narrower than what fits: at forced text it holds the tokenizer's own way to write it
+            usable = 0 <= id < min(self._width, len(self._tokens.texts)) and bool(self._tokens.texts[id])
+            taken = usable and not self._ended and self._cursor.advance(id)
+        if not taken:
+            raise UnsupportedInput(f"Token {id} cannot follow {self._tail()!r} under this constraint.")
+        self._ids.append(id)
+
+    def rollback(self, count: int) -> None:
+        """Take back the last `count` ids. UnsupportedInput when there are not so many."""
+        if not 0 <= count <= len(self._ids):
+            raise UnsupportedInput(f"Cannot take back {count} ids of {len(self._ids)}.")
+        ended = 1 if count and self._ended else 0
+        del self._ids[len(self._ids) - count :]
+        if count > ended:
+            self._cursor.rollback(count - ended)
+
+    def forced_bytes(self) -> bytes:
+        """The bytes that must come next, as far as only one text is possible; b"" where there is a choice."""
+        return b"" if self.done else self._cursor.forced_bytes()
+
+    @property
+    def done(self) -> bool:
+        """Nothing more can follow, an end id apart: the grammar is over, or an end id was taken."""
+        return self._ended or self._cursor.exhausted
+
+    @property
+    def may_end(self) -> bool:
+        """The text so far is a whole one; the mask allows the end ids too."""
+        return self._ended or self._cursor.complete
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self._ids) and self._ids[-1] in self._ends
+
+    def _tail(self) -> str:
+        text = b"".join(self._tokens.texts[id] for id in self._ids[-16:] if id not in self._ends)
+        return text.decode(errors="backslashreplace")
+
+
+def check_end_ids(end_ids: Iterable[int], vocab_size: int) -> frozenset[int]:
+    """UnsupportedInput when there is none, or one that the logits do not have."""
+    ends = frozenset(end_ids)
+    if not ends or not all(0 <= id < vocab_size for id in ends):
+        raise UnsupportedInput(
+            f"A constraint needs end ids between 0 and {vocab_size - 1}, got {sorted(ends)}: give end_ids."
+        )
+    return ends

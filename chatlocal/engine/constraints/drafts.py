@@ -1,0 +1,40 @@
+"""Which draft of JSON Schema a schema is written in, and jsonschema's checker for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import validator_for
+from referencing import Registry
+
+from chatlocal.engine.errors import UnsupportedSchema
+
+# Tried in this order for a schema without "$schema": older ones write items as a list, or exclusiveMinimum: true.
+_DRAFTS = (jsonschema.Draft202012Validator, jsonschema.Draft7Validator, jsonschema.Draft4Validator)
+_REF_STANDS_ALONE = (jsonschema.Draft7Validator, jsonschema.Draft6Validator, jsonschema.Draft4Validator)
+
+
+def checker(schema: Any) -> Any:
+    """A jsonschema validator for a schema, formats included, nothing fetched.
+
+    UnsupportedSchema when the schema breaks the rules of its draft.
+    """
+    named = validator_for(schema, default=None) if isinstance(schema, dict) else None
+    first_error: SchemaError | None = None
+    for draft in [named] if named is not None else _DRAFTS:
+        try:
+            draft.check_schema(schema)
+        except SchemaError as error:
+            first_error = first_error or error
+        else:
+            return draft(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
+    assert first_error is not None
+    path = "".join(f"/{part}" for part in first_error.absolute_path)
+    raise UnsupportedSchema(str(first_error.validator), path, f"not a JSON Schema: {first_error.message[:300]}")
+
+
+def ref_stands_alone(validator: Any) -> bool:
+    """Up to draft 7 the keywords beside a $ref mean nothing."""
+    return isinstance(validator, _REF_STANDS_ALONE)

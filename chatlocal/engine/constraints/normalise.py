@@ -1,0 +1,231 @@
+"""A JSON Schema as users write it, turned into one that the grammar backend can enforce.
+
+Undeclared keys are kept out where asked, formats become patterns, parts become alternatives, references are gathered
+under "$defs". What no grammar can say but a check of the finished text can (`uniqueItems`, unknown formats,
+overlapping `oneOf`) is taken out and reported; the rest is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+from chatlocal.engine.constraints import object_keys
+from chatlocal.engine.constraints.alternatives import Alternatives
+from chatlocal.engine.constraints.declared import Declared, declared
+from chatlocal.engine.constraints.drafts import checker, ref_stands_alone
+from chatlocal.engine.constraints.formats import ENFORCED, PATTERNS
+from chatlocal.engine.constraints.keywords import PARTS, meaningful
+from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items
+from chatlocal.engine.constraints.overlap import Overlap, finite
+from chatlocal.engine.constraints.patterns import readable
+from chatlocal.engine.constraints.references import References, escape
+from chatlocal.engine.errors import UnsupportedSchema
+
+MAX_DEPTH = 100
+
+_REFUSED = {
+    "contains": "give prefixItems, or check it after generation",
+    "unevaluatedItems": "use items or prefixItems",
+    "$dynamicRef": "use $ref",
+    "$recursiveRef": "use $ref",
+}
+_AS_IT_IS = ("type", "minLength", "maxLength", "multipleOf", "minItems", "maxItems", "required")
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+@dataclass(frozen=True, slots=True)
+class Normalised:
+    """`left_to_validation` names what the schema says and the grammar does not enforce: "uniqueItems at /tags"."""
+
+    schema: dict[str, Any]
+    left_to_validation: tuple[str, ...]
+
+
+def normalise(schema: Any, *, closed: bool) -> Normalised:
+    """UnsupportedSchema, with keyword and path, for what can be neither enforced nor left to validation."""
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
+    return _Normaliser(schema, closed).run()
+
+
+class _Normaliser:
+    def __init__(self, root: dict[str, Any], closed: bool) -> None:
+        self._checker = checker(root)
+        self._root = _without_ref_siblings(root) if ref_stands_alone(self._checker) else root
+        self._refs = References(self._root)
+        self._closed = closed
+        self._alternatives = Alternatives(self._refs, Overlap(self._refs, self._valid), closed, self._leave)
+        self._left: dict[str, None] = {}
+        self._definitions: dict[str, Any] = {}
+        self._names: dict[str, str] = {}  # a pointer, or the text of a schema with parts -> its name in "$defs"
+        self._to_define: deque[tuple[str, Any, str]] = deque()
+
+    def run(self) -> Normalised:
+        top = self._node(self._root, "")
+        while self._to_define:
+            name, schema, path = self._to_define.popleft()
+            self._definitions[name] = self._define(schema, path)
+        if top is False:
+            raise UnsupportedSchema("enum" if "enum" in self._root else "not", "", "no value is valid")
+        return Normalised({**top, "$defs": self._definitions} if self._definitions else top, tuple(self._left))
+
+    def _node(self, schema: Any, path: str) -> Any:
+        """One schema rewritten: a dict, or False when no value is valid."""
+        if path.count("/") > 4 * MAX_DEPTH:
+            raise UnsupportedSchema("depth", path[:80] + "...", f"more than {MAX_DEPTH} levels")
+        if isinstance(schema, bool):
+            return {} if schema else False
+        schema = meaningful(schema)
+        for keyword, advice in _REFUSED.items():
+            if keyword in schema and not (keyword == "contains" and schema.get("minContains") == 0):
+                raise UnsupportedSchema(keyword, path, f"no grammar can enforce it: {advice}")
+        if list(schema) == ["$ref"]:
+            pointer = self._refs.pointer(schema["$ref"], path)
+            self._refs.check_cycle(pointer, path)
+            return self._defined(pointer, self._refs.target(pointer), pointer)
+        if list(schema) == ["allOf"] and len(schema["allOf"]) == 1:
+            return self._node(schema["allOf"][0], f"{path}/allOf/0")
+        if list(schema) in (["anyOf"], ["oneOf"]):
+            ((keyword, options),) = schema.items()
+            self._alternatives.check_one_of(schema, path)
+            return _any([self._node(child, f"{path}/{keyword}/{place}") for place, child in enumerate(options)])
+        if schema.keys() & set(PARTS):
+            text = json.dumps(schema, sort_keys=True)
+            # Under a name, a part that comes back to itself through its properties is met again and not expanded again.
+            return self._defined(text, schema, path) if '"$ref"' in text else self._combined(schema, path)
+        return self._plain([schema], declared(schema, self._refs, path), path)
+
+    def _defined(self, key: str, schema: Any, path: str) -> Any:
+        if key not in self._names:
+            name = path.rsplit("/", 1)[-1] or "root"
+            self._names[key] = name if name not in self._names.values() else f"{name}-{len(self._names)}"
+            self._to_define.append((self._names[key], schema, path))
+        return {"$ref": f"#/$defs/{escape(self._names[key])}"}
+
+    def _define(self, schema: Any, path: str) -> Any:
+        schema = meaningful(schema) if isinstance(schema, dict) else schema
+        lone = isinstance(schema, bool) or list(schema) in (["$ref"], ["allOf"], ["anyOf"], ["oneOf"])
+        if lone or not schema.keys() & set(PARTS):
+            return self._node(schema, path)
+        return self._combined(schema, path)
+
+    def _combined(self, schema: dict[str, Any], path: str) -> Any:
+        """A schema with parts beside other keywords."""
+        names = declared(schema, self._refs, path)
+        nodes = []
+        for leaves in self._alternatives.of(schema, path):
+            if "unevaluatedProperties" in schema and not any("additionalProperties" in leaf for leaf in leaves):
+                leaves = [*leaves, {"additionalProperties": schema["unevaluatedProperties"]}]
+                raise_if_unclear(schema, path)
+            nodes.append(self._plain(leaves, names, path))
+        return _any(nodes)
+
+    def _plain(self, leaves: list[dict[str, Any]], names: Declared, path: str) -> Any:
+        """Schemas without parts that hold together, rewritten as one; `names` are those of the whole schema."""
+        values = next((listed for leaf in leaves if (listed := finite(leaf)) is not None), None)
+        if values is not None:
+            values = [value for value in values if self._valid(value, {"allOf": leaves})]
+            return {"enum": values} if values else False
+        merged = [draft4_bounds(leaf) for leaf in merge(leaves, path)]
+        if self._closed and names.closable and not names.explicit and merged:
+            order = dict.fromkeys(names.names, True)
+            merged[0]["properties"] = order | merged[0].get("properties", {})
+            merged[0]["additionalProperties"] = False
+            merged[0]["patternProperties"] = dict.fromkeys(names.patterns, True) | merged[0].get("patternProperties", {})
+        nodes = [self._own(schema, path) for schema in merged]
+        if any(node is False for node in nodes):
+            return False
+        return nodes[0] if len(nodes) == 1 else {"allOf": nodes} if nodes else {}
+
+    def _own(self, schema: dict[str, Any], path: str) -> Any:
+        """The keywords of one schema without parts."""
+        if schema.get("type") == []:
+            return False
+        out = {key: schema[key] for key in (*_AS_IT_IS, *_BOUNDS) if key in schema}
+        further: list[Any] = []
+        if "pattern" in schema:
+            if readable(schema["pattern"]):
+                out["pattern"] = schema["pattern"]
+            else:
+                self._leave("pattern", path)
+        if "format" in schema:
+            self._format(schema["format"], out, further, path)
+        self._items(schema, out, path)
+        further += self._object(schema, out, path)
+        return {"allOf": [out, *further]} if further else out
+
+    def _format(self, name: str, out: dict[str, Any], further: list[Any], path: str) -> None:
+        if name in ENFORCED:
+            out["format"] = name
+        elif name not in PATTERNS:
+            self._leave(f'format "{name}"', path)
+        elif "pattern" in out:
+            further.append({"pattern": PATTERNS[name]})
+        else:
+            out["pattern"] = PATTERNS[name]
+
+    def _items(self, schema: dict[str, Any], out: dict[str, Any], path: str) -> None:
+        first, rest = tuple_items(schema)
+        if first:
+            out["prefixItems"] = [self._node(child, f"{path}/prefixItems/{place}") for place, child in enumerate(first)]
+        if rest is not True:
+            out["items"] = self._node(rest, f"{path}/items")
+        if schema.get("uniqueItems") and schema.get("maxItems", 2) > 1:
+            self._leave("uniqueItems", path)
+
+    def _object(self, schema: dict[str, Any], out: dict[str, Any], path: str) -> list[Any]:
+        keys = object_keys.named(schema, self._refs, self._valid, path)
+        if keys.get("properties"):
+            out["properties"] = {
+                name: self._node(child, f"{path}/properties/{escape(name)}")
+                for name, child in keys["properties"].items()
+            }
+        if keys.get("patternProperties"):
+            out["patternProperties"] = {}
+            for pattern, child in keys["patternProperties"].items():
+                if not readable(pattern):
+                    raise UnsupportedSchema("patternProperties", path, f"the pattern {pattern!r} cannot be read")
+                node = self._node(child, f"{path}/patternProperties/{escape(pattern)}")
+                out["patternProperties"][pattern] = node
+        for keyword in ("additionalProperties", "unevaluatedProperties"):  # without parts both say the same
+            if keyword in keys and "additionalProperties" not in out:
+                out["additionalProperties"] = self._node(keys[keyword], f"{path}/{keyword}")
+        counts = object_keys.counted(keys)
+        out |= counts.keywords
+        for keyword in counts.left:
+            self._leave(keyword, path)
+        return counts.further
+
+    def _valid(self, value: Any, schema: Any) -> bool:
+        return bool(self._checker.evolve(schema=schema).is_valid(value))
+
+    def _leave(self, keyword: str, path: str) -> None:
+        self._left.setdefault(f"{keyword} at {path or '/'}")
+
+
+def raise_if_unclear(schema: dict[str, Any], path: str) -> None:
+    """What an `if` or `not` has looked at does not count as evaluated, and the alternatives do not tell that apart."""
+    if schema["unevaluatedProperties"] is not True and schema.keys() & {"if", "not"}:
+        raise UnsupportedSchema("unevaluatedProperties", path, "not beside if or not: name the keys")
+
+
+def _any(nodes: list[Any]) -> Any:
+    possible = [node for node in nodes if node is not False]
+    if not possible:
+        return False
+    return possible[0] if len(possible) == 1 else {"anyOf": possible}
+
+
+def _without_ref_siblings(node: Any) -> Any:
+    """Drop what stands beside a $ref, definitions excepted: up to draft 7 it means nothing."""
+    if isinstance(node, list):
+        return [_without_ref_siblings(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {"$ref": node["$ref"]} if isinstance(node.get("$ref"), str) else meaningful(node)
+    rest = {key: child for key, child in node.items() if key in kept or key not in meaningful(node)}
+    data = ("enum", "const", "default", "examples")
+    return {key: child if key in data else _without_ref_siblings(child) for key, child in rest.items()}

@@ -1,0 +1,87 @@
+"""What a grammar backend is, and what stands on it.
+
+A backend file builds a Grammar for a spec and a set of tokens. It knows nothing of end ids, control tokens or padded
+logits: `constraint.py` adds those to every backend alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chatlocal.engine.constraints.spec import Spec
+from chatlocal.engine.errors import UnsupportedSchema
+
+
+class TooComplex(UnsupportedSchema):
+    """A backend's limits on time or size are exceeded: the next backend may do it."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("complexity", "", detail)
+
+    def __reduce__(self) -> tuple[type[TooComplex], tuple[str]]:  # type: ignore[override]
+        return type(self), (self.detail,)
+
+
+@dataclass(frozen=True, eq=False)  # no slots: backends keep what they derive from it for as long as it lives
+class Tokens:
+    """The tokens that a grammar may use: `texts[id]`, b"" for an id that it must not use.
+
+    `encode(text)` is how the tokenizer writes a text in these ids; where the vocabulary cannot spell all of it, the
+    ids of the beginning that it can.
+    """
+
+    texts: tuple[bytes, ...]
+    encode: Callable[[str], list[int]]
+
+
+class Cursor(Protocol):
+    """A place in a text that follows the grammar. Used by one thread at a time."""
+
+    def fill(self, allowed: NDArray[np.bool_]) -> None:
+        """Set True at each id that may follow; `allowed` comes as False, one entry for each of the tokens."""
+
+    def advance(self, id: int) -> bool:
+        """Take an id. False, and no change, when it cannot follow."""
+
+    def rollback(self, count: int) -> None:
+        """Take back the last `count` ids."""
+
+    def forced_bytes(self) -> bytes:
+        """What must follow, as far as it is certain."""
+
+    @property
+    def complete(self) -> bool:
+        """The text so far is a whole one."""
+
+    @property
+    def exhausted(self) -> bool:
+        """Nothing more can follow."""
+
+
+class Grammar(Protocol):
+    """A spec compiled for a set of tokens. Used by any number of threads."""
+
+    left_to_validation: tuple[str, ...]
+
+    def accepts(self, text: str) -> bool:
+        """Whether the whole text follows the grammar."""
+
+    def start(self) -> Cursor:
+        """The place before the first id."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarBackend:
+    """One way to compile specs. `kinds` are those it can do, in the order of the kinds it does best.
+
+    `build` raises UnsupportedSchema for what it cannot enforce, and TooComplex where another backend may do better.
+    """
+
+    name: str
+    kinds: Sequence[str]
+    build: Callable[[Spec, Tokens], Grammar]
