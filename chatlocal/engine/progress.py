@@ -27,7 +27,11 @@ class Stages:
         self._title = title
         self._start = self._share = 0.0
         self._bar: tqdm[Any] = tqdm(
-            total=100, disable=not show, leave=False, bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed}"
+            total=100,
+            desc=title,
+            disable=not show,
+            leave=False,
+            bar_format="{desc} {percentage:3.0f}% |{bar}| {elapsed}",
         )
 
     def __enter__(self) -> Stages:
