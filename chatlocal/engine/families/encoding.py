@@ -64,7 +64,7 @@ class PromptEncoder:
         """The ids of the pieces, read as one text."""
         pieces = list(pieces)
         ids = self._encode(pieces)
-        markup = sum(is_markup and text in self._names for is_markup, text in pieces)
+        markup = sum(is_markup and self.control_ids.get(text) in self._forbidden for is_markup, text in pieces)
         if sum(id in self._forbidden for id in ids) > markup:
             # Some models (Unigram) find control tokens in plain text by themselves: cut the look-alikes in two.
             ids = self._encode([(is_markup, text if is_markup else self._apart(text)) for is_markup, text in pieces])
@@ -87,7 +87,7 @@ class PromptEncoder:
         added = dict(sorted(backend.get_added_tokens_decoder().items()))
         fillers = self._fillers(backend, len(added) + 1)
         tokens = [AddedToken(filler, normalized=False) for filler in fillers]
-        originals: dict[str, int | None] = dict.fromkeys(fillers)
+        originals: dict[str, int | None] = {self._cut: None}
         for id, token in added.items():
             content = self._names.get(token.content, token.content)
             tokens.append(
@@ -103,10 +103,10 @@ class PromptEncoder:
         # All in one call: each call rebuilds the matcher. That a token is special means nothing to encoding.
         copy.add_tokens(tokens)
         made = copy.get_added_tokens_decoder()
-        return copy, {id: originals[token.content] for id, token in made.items()}
+        return copy, {id: originals[token.content] for id, token in made.items() if token.content in originals}
 
     def _fillers(self, backend: Any, needed: int) -> list[str]:
-        """Tokens to add first: the one that cuts, and enough to lead new ids past all that the model has.
+        """Tokens to add first: enough to lead new ids past all that the model has, and the one that cuts.
 
         New ids begin at the vocabulary's size, which in a vocabulary with holes is not its end.
         """
@@ -116,7 +116,7 @@ class PromptEncoder:
             if backend.model.id_to_token(place) is not None:
                 start = place + 1
             place += 1
-        return [self._cut, *(_name(f"filler{place}") for place in range(start - size))]
+        return [*(_name(f"filler{place}") for place in range(start - size)), self._cut]
 
     def _added_in_front(self) -> tuple[int, ...]:
         """What the tokenizer's post-processor puts before a text."""

@@ -35,12 +35,13 @@ class Neutralizer:
         self._stands_for: dict[str, str] = {}
         self._stand_ins: dict[str, str] = {}
         self._heads, self._tails, self._longest = _edges(tuple(self._control))
+        self._joined = "\0".join(self._control)
 
     def neutral(self, value: Any, *, keep: frozenset[str] = frozenset(), edges: bool = False) -> Any:
         """A copy of plain data (text, lists, dicts) without control tokens, except those in `keep`.
 
-        `edges`: also what stands at either end of a text and could become a control token with what a template puts
-        beside it.
+        `edges`: also what could become a control token with what a template puts beside it: a piece of one at either
+        end of a text, or the whole text.
         """
         if isinstance(value, str):
             for token in self._present:
@@ -81,6 +82,8 @@ class Neutralizer:
         return self._stand_ins[content]
 
     def _neutral_edges(self, text: str) -> str:
+        if len(text) < self._longest and text in self._joined and text and not text.isspace():
+            return self._stand_in(text)
         for size in range(min(self._longest, len(text)), 0, -1):
             if text[-size:] in self._heads:
                 text = text[:-size] + self._stand_in(text[-size:])
