@@ -21,11 +21,13 @@ def shown(progress: bool | None) -> bool:
 
 
 class Stages:
-    """One bar for work of several kinds; `share` is what part of the whole a stage is expected to take."""
+    """One bar for work of several kinds, drawn every second so that its clock runs through long stages."""
 
     def __init__(self, show: bool, title: str) -> None:
         self._title = title
         self._start = self._share = 0.0
+        self._over = threading.Event()
+        self._clock = threading.Thread(target=self._run_clock, name="chatlocal-progress", daemon=True)
         self._bar: tqdm[Any] = tqdm(
             total=100,
             desc=title,
@@ -35,13 +37,22 @@ class Stages:
         )
 
     def __enter__(self) -> Stages:
+        if not self._bar.disable:
+            self._clock.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._clock.is_alive():
+            self._clock.join()
         self._bar.close()
 
+    def _run_clock(self) -> None:
+        while not self._over.wait(1.0):
+            self._bar.refresh()
+
     def stage(self, name: str, share: float) -> None:
-        """Finish the stage before and begin this one."""
+        """Finish the stage before and begin this one, which is expected to take `share` of the whole."""
         self._start, self._share = self._start + self._share, share
         self._bar.set_description_str(f"{self._title}: {name}", refresh=False)
         self.part(0.0)
