@@ -143,8 +143,8 @@ class ChatLocal(BaseChatModel):
         options["token"] = self.token and self.token.get_secret_value()
         chosen = {name: value for name, value in options.items() if value is not None}
         engine = shared_engine(self.model if mine else model, **chosen)
-        if mine and self.profile is not None and "max_input_tokens" not in self.profile:
-            self.profile = self._capabilities(engine)
+        if mine and engine.context_length and self.profile is not None and "max_input_tokens" not in self.profile:
+            self.profile = {**self.profile, "max_input_tokens": engine.context_length}
         return engine
 
     async def _aengine_for(self, model: str | None) -> Engine:
@@ -180,7 +180,7 @@ class ChatLocal(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         call = read_call(self._defaults(), stop, kwargs)
         engine = self._engine_for(call.model)
-        writer = ChunkWriter(engine.name, call.function)
+        writer = ChunkWriter(call.model or self._model_name(), call.function)
         events = _start(engine.stream, messages, call)
         try:
             for event in events:
@@ -200,7 +200,7 @@ class ChatLocal(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = read_call(self._defaults(), stop, kwargs)
         engine = await self._aengine_for(call.model)
-        writer = ChunkWriter(engine.name, call.function)
+        writer = ChunkWriter(call.model or self._model_name(), call.function)
         events = _start(engine.astream, messages, call)
         try:
             async for event in events:
@@ -308,10 +308,7 @@ class ChatLocal(BaseChatModel):
         return f"{key}---{_engine_keys.setdefault(self.given_engine, uuid.uuid4().hex)}"
 
     def _resolve_model_profile(self) -> ModelProfile:
-        return self._capabilities(self.given_engine)
-
-    def _capabilities(self, engine: Engine | None) -> ModelProfile:
-        """What is true of every model here, and the context of one that is loaded (constructing does not load)."""
+        """What is true of every model here; the context's length too where the model is loaded already."""
         known: ModelProfile = {
             "text_inputs": True,
             "text_outputs": True,
@@ -324,9 +321,9 @@ class ChatLocal(BaseChatModel):
             "temperature": True,
             "open_weights": True,
         }
-        if engine is not None and engine.context_length:
-            known["max_input_tokens"] = engine.context_length
-        return {**known, **(self.profile or {})}
+        if self.given_engine is not None and self.given_engine.context_length:
+            known["max_input_tokens"] = self.given_engine.context_length
+        return known
 
     # serialization
 

@@ -57,7 +57,8 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
     stop = settings.get("stop") if stop is None else stop
     function = _forced_function(settings)
     if function is not None:
-        schema: Mapping[str, Any] | None = {"description": function.description, **function.parameters}
+        described = {"description": function.description} if function.description else {}
+        schema: Mapping[str, Any] | None = {**function.parameters, **described}
         spec: Spec | None = json_schema(function.parameters)
     else:
         schema, spec = _response_format(settings.get("response_format"))

@@ -233,7 +233,7 @@ class TestLoading:
         monkeypatch.setattr(module, "shared_engine", lambda name, **options: asked.append(options) or engines[name])
         model = ChatLocal("some/where", dtype="float32", revision="v1", adapter="lora", template="chatml")
         other = model.invoke("hi", model="else/where")
-        assert (other.content, other.response_metadata["model_name"]) == ("two", "second")
+        assert (other.content, other.response_metadata["model_name"]) == ("two", "else/where")
         assert asked == [{"dtype": "float32"}]  # revision, adapter and template belong to the first model
         assert model.invoke("hi").content == "one"
 
