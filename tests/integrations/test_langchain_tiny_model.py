@@ -1,0 +1,96 @@
+"""ChatLocal over real, random weights: loading by folder, one engine for all, batches, seeds and enforced schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from langchain_core.runnables import RunnableParallel
+from pydantic import BaseModel
+
+from chatlocal import ChatLocal
+from chatlocal.engine.errors import ModelNotFound
+from tests.tiny import save_tiny
+
+
+class Dog(BaseModel):
+    color: Literal["brown", "black", "白色"]
+    alive: bool
+    friends: list[Literal["cat", "fox"]] | None = None
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+    yield folder
+    chat(folder).engine.close()
+
+
+def chat(folder: Path, **settings: object) -> ChatLocal:
+    return ChatLocal(str(folder), dtype="float32", device="cpu", **settings)  # type: ignore[arg-type]
+
+
+def test_objects_of_the_same_settings_share_an_engine(folder: Path) -> None:
+    assert chat(folder).engine is chat(folder, temperature=1).engine
+
+
+def test_a_name_that_is_not_there_fails_at_the_first_call(tmp_path: Path) -> None:
+    model = ChatLocal(str(tmp_path / "nothing"))
+    with pytest.raises(ModelNotFound, match="nothing"):
+        model.invoke("hi")
+
+
+async def test_alone_streamed_batched_and_async_agree(folder: Path) -> None:
+    model = chat(folder, max_tokens=16)
+    texts = [f"question {number}" for number in range(6)]
+    alone = [model.invoke(text).content for text in texts]
+    assert len(set(alone)) > 1
+    assert [reply.content for reply in model.batch(texts)] == alone
+    assert [reply.content for reply in await model.abatch(texts)] == alone
+    assert ["".join(chunk.text for chunk in model.stream(text)) for text in texts] == alone
+
+
+def test_a_seed_repeats_and_another_differs(folder: Path) -> None:
+    model = chat(folder, temperature=1.0, max_tokens=16)
+    assert model.invoke("hi", seed=1).content == model.invoke("hi", seed=1).content
+    assert model.invoke("hi", seed=1).content != model.invoke("hi", seed=2).content
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_schema_is_enforced(folder: Path, seed: int) -> None:
+    dogs = chat(folder, temperature=1.5, seed=seed, max_tokens=200).with_structured_output(Dog)
+    assert isinstance(dogs.invoke("Who is it?"), Dog)
+    values = list(dogs.stream("Who is it?"))
+    assert values[-1] == dogs.invoke("Who is it?")
+
+
+def test_a_batch_of_different_schemas(folder: Path) -> None:
+    model = chat(folder, max_tokens=200)
+    schema = {"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]}
+    chains = [model.with_structured_output(Dog), model.with_structured_output(schema)] * 3
+    answers = RunnableParallel({str(place): chain for place, chain in enumerate(chains)}).invoke("Well?")
+    assert [type(answer) for answer in answers.values()] == [Dog, dict] * 3
+
+
+def test_a_json_object_is_enforced(folder: Path) -> None:
+    reply = chat(folder, max_tokens=40).invoke("?", response_format={"type": "json_object"})
+    assert reply.text.startswith("{")
+
+
+def test_a_legacy_function_is_enforced(folder: Path) -> None:
+    function = {"name": "Dog", "parameters": Dog.model_json_schema()}
+    reply = chat(folder, max_tokens=200).invoke("Who?", functions=[function], function_call={"name": "Dog"})
+    assert isinstance(Dog.model_validate_json(reply.additional_kwargs["function_call"]["arguments"]), Dog)
+
+
+def test_logprobs_are_log_probabilities(folder: Path) -> None:
+    reply = chat(folder, max_tokens=5).invoke("hi", logprobs=True, top_logprobs=3)
+    content = reply.response_metadata["logprobs"]["content"]
+    assert reply.usage_metadata is not None
+    assert len(content) == reply.usage_metadata["output_tokens"]
+    for token in content:
+        assert token["logprob"] <= 0
+        assert token["logprob"] == token["top_logprobs"][0]["logprob"]  # greedy
+        assert len(token["top_logprobs"]) == 3
