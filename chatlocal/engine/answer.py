@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 from chatlocal.engine.constraints.vocabulary import token_bytes
 from chatlocal.engine.detokenize import Detokenizer
 from chatlocal.engine.events import Event, Finish, FinishReason, Text, TokenLogprob, Usage
 from chatlocal.engine.parse import StopMatcher
-from chatlocal.engine.runtime.backend import Done, IdLogprob, TokenEvent, Tokens
+from chatlocal.engine.runtime.backend import Done, IdLogprob, TokenEvent
 
 
 class AnswerReader:
@@ -23,44 +23,38 @@ class AnswerReader:
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopMatcher(stop_strings)
         self._prompt_tokens = prompt_tokens
-        self._ids: list[int] = []
-        self._logprobs: list[TokenLogprob] | None = None
+        self._logprobs: list[TokenLogprob | None] = []
+        """One for each id so far, None where the backend reported nothing."""
         self.finished = False
 
-    def feed(self, event: TokenEvent) -> Iterator[Event]:
+    def feed(self, event: TokenEvent) -> list[Event]:
+        """The events that became final with this one. Ids after a stop string are not counted."""
         if isinstance(event, Done):
-            yield from self._text(self._detokenizer.flush())
-            if not self.finished:
-                yield from self._finish(event.reason)
-            return
-        for text in self._read(event):
-            yield from self._text(text)
+            events = self._text(self._detokenizer.flush())
+            return events if self.finished else [*events, *self._finish(event.reason)]
+        if event.replaces:
+            self._detokenizer.rewind(event.replaces)
+            del self._logprobs[-event.replaces :]
+        events = []
+        for new, report in zip_longest(event.ids, event.logprobs[: len(event.ids)]):
+            self._logprobs.append(None if report is None else self._logprob(report))
+            events += self._text(self._detokenizer.feed((new,)))
             if self.finished:
-                return
+                break
+        return events
 
-    def _read(self, event: Tokens) -> Iterator[str]:
-        """Text of the new ids, one at a time so that ids after a stop are not counted."""
-        for index, new in enumerate(event.ids):
-            self._ids.append(new)
-            if index < len(event.logprobs):
-                self._logprobs = self._logprobs if self._logprobs is not None else []
-                self._logprobs.append(self._logprob(event.logprobs[index]))
-            yield self._detokenizer.feed((new,))
-
-    def _text(self, text: str) -> Iterator[Event]:
+    def _text(self, text: str) -> list[Event]:
         safe = self._stops.feed(text)
-        if safe:
-            yield Text(safe)
-        if self._stops.stopped is not None and not self.finished:
-            yield from self._finish("stop")
+        events: list[Event] = [Text(safe)] if safe else []
+        return events if self._stops.stopped is None else [*events, *self._finish("stop")]
 
-    def _finish(self, reason: FinishReason) -> Iterator[Event]:
+    def _finish(self, reason: FinishReason) -> list[Event]:
         self.finished = True
         rest = self._stops.flush()
-        if rest:
-            yield Text(rest)
-        usage = Usage(self._prompt_tokens, len(self._ids))
-        yield Finish(reason, usage, tuple(self._logprobs) if self._logprobs is not None else None, self._stops.stopped)
+        reports = [report for report in self._logprobs if report is not None]
+        usage = Usage(self._prompt_tokens, len(self._logprobs))
+        finish = Finish(reason, usage, tuple(reports) if reports else None, self._stops.stopped)
+        return [Text(rest), finish] if rest else [finish]
 
     def _logprob(self, value: IdLogprob) -> TokenLogprob:
         return TokenLogprob(

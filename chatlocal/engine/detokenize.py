@@ -43,6 +43,10 @@ class Detokenizer:
         """The text that these new ids make final."""
         return self._decoding.feed(ids)
 
+    def rewind(self, count: int) -> None:
+        """The ids fed next stand for the last `count` ones and more: their text begins with what those ones gave."""
+        self._decoding.rewind(count)
+
     def flush(self) -> str:
         """The text of what was held back; the next `feed` starts anew."""
         return self._decoding.flush()
@@ -124,20 +128,36 @@ class _Bytes:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors)
         self._restart()
 
+    def _restart(self) -> None:
+        self._decoder.reset()
+        self._bare_start = self._rules.bare_start
+        self._sizes: list[int | None] = []  # bytes of each id, None for those without text
+        self._again = 0  # bytes of what comes next that went into the text before
+        self._spaces = self._rules.strip
+
     def feed(self, ids: Iterable[int]) -> str:
-        known = range(len(self._tokens))
-        data = b"".join(self._data(id) for id in ids if id in known and id not in self._skip)
-        return self._strip(self._decoder.decode(data))
+        data = b"".join([self._read(id) for id in ids])
+        again = min(self._again, len(data))
+        self._again -= again
+        return self._strip(self._decoder.decode(data[again:]))
+
+    def rewind(self, count: int) -> None:
+        self._again += sum(size or 0 for size in self._sizes[-count:])
+        del self._sizes[-count:]
+        self._bare_start = self._rules.bare_start and all(size is None for size in self._sizes)
 
     def flush(self) -> str:
         text = self._strip(self._decoder.decode(b"", final=True))
         self._restart()
         return text
 
-    def _restart(self) -> None:
-        self._decoder.reset()
-        self._bare_start = self._rules.bare_start
-        self._spaces = self._rules.strip
+    def _read(self, id: int) -> bytes:
+        if id in self._skip or not 0 <= id < len(self._tokens):
+            self._sizes.append(None)
+            return b""
+        data = self._data(id)
+        self._sizes.append(len(data))
+        return data
 
     def _data(self, id: int) -> bytes:
         if self._bare_start:
@@ -164,23 +184,45 @@ class _Window:
     def __init__(self, tokenizer: Any, skip: frozenset[int]) -> None:
         self._tokenizer = tokenizer
         self._skip = skip
+        self._restart()
+
+    def _restart(self) -> None:
+        self._ids: list[int] = []
+        self._start = 0  # of the pending ones among all
         self._context: list[int] = []
         self._pending: list[int] = []
+        self._sent = 0  # characters of the pending ones' text that went out before
+        self._held = 0
 
     def feed(self, ids: Iterable[int]) -> str:
-        return "".join(self._next(id) for id in ids if id not in self._skip)
+        return "".join([self._next(id) for id in ids])
+
+    def rewind(self, count: int) -> None:
+        kept = len(self._ids) - count
+        start, end = min(kept, self._start), self._start
+        self._context = self._ids[max(0, start - _PATIENCE) : start]
+        self._pending = self._ids[start:end]
+        self._sent += len(self._added())
+        self._start, self._pending = start, self._ids[start:kept]
+        del self._ids[kept:]
 
     def flush(self) -> str:
-        text = self._added()
-        self._context, self._pending = [], []
+        text = self._added()[self._sent :]
+        self._restart()
         return text
 
     def _next(self, id: int) -> str:
+        self._ids.append(id)
         self._pending.append(id)
         text = self._added()
-        if text.endswith(_REPLACEMENT) and len(self._pending) < _PATIENCE:
+        if len(text) <= self._sent:
             return ""
-        self._context, self._pending = self._pending, []
+        self._held += 1
+        if text.endswith(_REPLACEMENT) and self._held < _PATIENCE:
+            return ""
+        text = text[self._sent :]
+        self._context, self._pending, self._start = self._pending, [], len(self._ids)
+        self._sent = self._held = 0
         return text
 
     def _added(self) -> str:
@@ -188,4 +230,5 @@ class _Window:
 
     def _decode(self, ids: list[int]) -> str:
         # A plain bool turns the clean-up off; skipping is done here, where `keep` is known.
+        ids = [id for id in ids if id not in self._skip]
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))

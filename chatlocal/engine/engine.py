@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +18,8 @@ from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
 from chatlocal.engine.generation_defaults import complete, end_ids
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
+from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
 from chatlocal.engine.runtime.backend import Backend, Request
-from chatlocal.engine.runtime.stream import arrivals, async_arrivals
 
 Messages = Iterable[ChatMessage | Mapping[str, Any]]
 Tools = Sequence[Tool | Mapping[str, Any]]
@@ -68,7 +70,12 @@ class Engine:
 
     @classmethod
     def load(
-        cls, model: str | None = None, *, template: str | None = None, max_batch: int = 16, **options: Any
+        cls,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        template: str | None = None,
+        max_batch: int = 16,
+        **options: Any,
     ) -> Engine:
         """Load a folder, a hub id, a GGUF file or (no name) the embedded default; `options` as in loading.load.
 
@@ -106,12 +113,13 @@ class Engine:
     def _stream(self, prepared: _Prepared) -> Iterator[Event]:
         incoming = arrivals(self.backend.submit(prepared.request), prepared.deadline)
         try:
-            for event in incoming:
-                yield from prepared.reader.feed(event)
+            for token_event in incoming:
+                events = prepared.reader.feed(token_event)
                 if prepared.reader.finished:
-                    return
+                    incoming.close()  # before Finish goes out: its reader may never come back
+                yield from events
         finally:
-            incoming.close()  # type: ignore[attr-defined]
+            incoming.close()
 
     def astream(
         self,
@@ -128,15 +136,23 @@ class Engine:
         return self._astream(prepared)
 
     async def _astream(self, prepared: _Prepared) -> AsyncIterator[Event]:
+        await self._compile(prepared.request)
         incoming = async_arrivals(self.backend.submit(prepared.request), prepared.deadline)
         try:
             async for token_event in incoming:
-                for event in prepared.reader.feed(token_event):
-                    yield event
+                events = prepared.reader.feed(token_event)
                 if prepared.reader.finished:
-                    return
+                    await incoming.aclose()
+                for event in events:
+                    yield event
         finally:
-            await incoming.aclose()  # type: ignore[attr-defined]
+            await incoming.aclose()
+
+    async def _compile(self, request: Request) -> None:
+        """Compile the request's constraint in another thread: that may take a second, and then `submit` has it."""
+        prepare = getattr(self.backend, "prepare", None)
+        if request.constraint_spec is not None and prepare is not None:
+            await asyncio.to_thread(prepare, request.constraint_spec, request.stop_ids)
 
     def generate(self, messages: Messages | Prompt, **options: Any) -> Reply:
         """The whole answer; arguments as in `stream`."""
@@ -179,8 +195,8 @@ class Engine:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
+        """Whether it takes no more calls: `close` was called, or its thread died."""
+        return self._closed or bool(getattr(self.backend, "closed", False))
 
     def close(self) -> None:
         """End every running request with EngineClosed and stop the scheduler thread. Safe to call twice."""
@@ -211,6 +227,8 @@ class Engine:
         sampling = sampling or Sampling()
         prompt = self.render(messages, tools, **options)
         ids = prompt.ids(self.tokenizer)
+        if not ids:
+            raise UnsupportedInput("The prompt is empty: there is nothing that the model could continue.")
         room = self.context_length - len(ids) if self.context_length else 2**31
         if room < 1:
             raise ContextOverflow(len(ids), self.context_length or 0)

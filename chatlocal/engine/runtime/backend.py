@@ -6,7 +6,7 @@ backend here that replays given ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -24,7 +24,11 @@ class IdLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """New ids, in order. `replaces` is how many ids sent before these stand for."""
+    """New ids, in order.
+
+    `replaces` is how many of the ids sent before these stand for: their text is a prefix of these ids' text. So it is
+    where forced text went on and is written with other ids now.
+    """
 
     ids: tuple[int, ...]
     logprobs: tuple[IdLogprob, ...] = ()
@@ -44,7 +48,11 @@ TokenEvent = Tokens | Done
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One prompt to continue. Every field of `sampling` but `stop` is the backend's business."""
+    """One prompt to continue. Every field of `sampling` but `stop` is the backend's business.
+
+    `stop_ids` end the answer. `logprobs` is how many alternatives to report for each id, None for no report. Of the
+    requests that wait, those with the highest `priority` start first.
+    """
 
     prompt_ids: tuple[int, ...]
     sampling: Sampling = field(default_factory=Sampling)
@@ -57,8 +65,12 @@ class Request:
 
 @runtime_checkable
 class Backend(Protocol):
-    """Turns requests into ids."""
+    """Turns requests into ids. Every method may be called from any thread."""
 
     def submit(self, request: Request) -> Iterator[TokenEvent]:
         """Events of one request, ending with Done. Closing the iterator cancels the request."""
+        ...
+
+    def score(self, prompt_ids: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[float]:
+        """For each continuation, the log-likelihood in nats of all its ids after the prompt, summed; blocks."""
         ...

@@ -24,7 +24,7 @@ def widen_linears(model: nn.Module) -> bool:
 
     Nothing is changed where the processor has bfloat16 products or the layer is not exactly an nn.Linear.
     """
-    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if torch._C._has_mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
     layers = [module for module in model.modules() if type(module) is nn.Linear and _narrow(module)]
     for layer in layers:

@@ -1,7 +1,8 @@
 """Logits -> one id for each sequence.
 
 A sampled id depends on the sequence's own logits and its own random numbers alone: one uniform number for each id,
-looked up in the cumulative distribution. So a seed gives the same ids whatever else is in the batch.
+looked up in the cumulative distribution. So a seed gives the same ids whatever else is in the batch. Rows are sampled
+one by one for the same reason: what one request asks for must not change the arithmetic of another.
 """
 
 from __future__ import annotations
@@ -11,21 +12,24 @@ import torch
 from chatlocal.engine.runtime.backend import IdLogprob
 from chatlocal.engine.runtime.sequence import Sequence
 
+# top-k and top-p look at so many of the best ids first; only where these are not enough is the whole row sorted, which
+# takes 50 times as long for a vocabulary of 50,000.
+_CANDIDATES = 256
 
-def choose(logits: torch.Tensor, sequences: list[Sequence], masks: list[torch.Tensor | None]) -> list[int]:
-    """One id for each row of `logits` (float32 [sequences, vocabulary], changed in place).
+# A lower temperature would be 0 or so small in float32 that dividing by it gives no numbers.
+_COLDEST = 1e-30
 
-    `masks` are the allowed ids of each row, bool [vocabulary], or None for all. Penalties come first, then the mask,
-    temperature, top-k, top-p and min-p, in that order.
+
+def choose(logits: torch.Tensor, sequences: list[Sequence]) -> list[int]:
+    """One id for each row of `logits` (float32 [sequences, vocabulary], -inf for what may not be chosen).
+
+    The best where the temperature is 0 or None; else temperature, top-k, top-p and min-p, in that order. For a broken
+    sequence it has no meaning.
     """
-    for row, (sequence, mask) in enumerate(zip(sequences, masks, strict=True)):
-        penalize(logits[row], sequence)
-        if mask is not None:
-            logits[row].masked_fill_(~mask.to(logits.device), -torch.inf)
     chosen = logits.argmax(-1)
-    sampled = [row for row, sequence in enumerate(sequences) if sequence.request.sampling.temperature]
-    if sampled:
-        chosen[sampled] = _sample(logits[sampled], [sequences[row] for row in sampled])
+    for row, sequence in enumerate(sequences):
+        if sequence.request.sampling.temperature and sequence.broken is None:
+            chosen[row] = _sample(logits[row], sequence)
     return chosen.tolist()
 
 
@@ -81,39 +85,43 @@ def _penalized(sequence: Sequence) -> bool:
     )
 
 
-def _sample(logits: torch.Tensor, sequences: list[Sequence]) -> torch.Tensor:
-    device = logits.device
-    settings = [sequence.request.sampling for sequence in sequences]
-    temperature = torch.tensor([s.temperature for s in settings], device=device)
-    # The best logit becomes 0, so that a tiny temperature cannot overflow.
-    logits = (logits - logits.amax(-1, keepdim=True)) / temperature[:, None]
+def _sample(logits: torch.Tensor, sequence: Sequence) -> torch.Tensor:
+    """One id, int64 [], of the row `logits` [vocabulary]."""
+    sampling = sequence.request.sampling
+    # The best becomes 0, so that a low temperature cannot overflow and every weight below is at most 1.
+    scaled = (logits - logits.max()) / max(sampling.temperature or 0.0, _COLDEST)
     order: torch.Tensor | None = None
-    if any((s.top_k or 0) > 0 or (s.top_p if s.top_p is not None else 1.0) < 1 for s in settings):
-        logits, order = logits.sort(dim=-1, descending=True, stable=True)
-        logits = _top_k(logits, [s.top_k or 0 for s in settings])
-        logits = _top_p(logits, [1.0 if s.top_p is None else s.top_p for s in settings])
-    probabilities = logits.softmax(-1)
-    min_p = torch.tensor([s.min_p or 0.0 for s in settings], device=device)
-    probabilities = probabilities.where(probabilities >= min_p[:, None] * probabilities.amax(-1, keepdim=True), 0)
-    # float64: in float32 the tail of 100,000 small probabilities would be rounded away.
-    cumulative = probabilities.double().cumsum(-1)
-    uniform = torch.tensor([sequence.random.random() for sequence in sequences], dtype=torch.float64, device=device)
-    point = (uniform * cumulative[:, -1])[:, None]
-    chosen = torch.searchsorted(cumulative, point, right=True).clamp(max=logits.shape[-1] - 1)
-    return (chosen if order is None else order.gather(-1, chosen))[:, 0]
+    top_k, top_p = sampling.top_k or len(scaled), 1.0 if sampling.top_p is None else sampling.top_p
+    if top_k < len(scaled) or top_p < 1:
+        scaled, order = _top_p(*_top_k(scaled, top_k, top_p), top_p)
+    weights = scaled.exp()
+    weights = weights.where(weights >= (sampling.min_p or 0.0), 0)
+    # float64: in float32 the tail of 100,000 small weights would be rounded away.
+    cumulative = weights.double().cumsum(-1)
+    # Below the total, so that no id of weight 0 is behind it.
+    point = torch.minimum(sequence.random.random() * cumulative[-1], cumulative[-1].nextafter(cumulative.new_zeros(())))
+    place = torch.searchsorted(cumulative, point, right=True)
+    return place if order is None else order[place]
 
 
-def _top_k(ordered: torch.Tensor, limits: list[int]) -> torch.Tensor:
-    """Keep the first k of each row of descending logits; 0 keeps all."""
-    width = ordered.shape[-1]
-    keep = torch.tensor([k if 0 < k < width else width for k in limits], device=ordered.device)
-    return ordered.masked_fill(torch.arange(width, device=ordered.device) >= keep[:, None], -torch.inf)
+def _top_k(scaled: torch.Tensor, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The `top_k` best values in descending order, their places and probabilities; fewer if these reach `top_p`."""
+    few = min(top_k, _CANDIDATES, len(scaled))
+    values, order = scaled.topk(few)
+    if few == top_k:
+        return values, order, values.softmax(-1)
+    if top_k >= len(scaled):
+        probabilities = (values - scaled.logsumexp(-1)).exp()
+        if float(probabilities.sum()) > top_p:
+            return values, order, probabilities
+    values, order = scaled.sort(descending=True, stable=True)
+    return values[:top_k], order[:top_k], values[:top_k].softmax(-1)
 
 
-def _top_p(ordered: torch.Tensor, limits: list[float]) -> torch.Tensor:
-    """Keep the fewest ids of each row of descending logits whose probabilities reach p; always the first."""
-    probabilities = ordered.softmax(-1)
+def _top_p(
+    ordered: torch.Tensor, order: torch.Tensor, probabilities: torch.Tensor, top_p: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The fewest values whose probabilities reach `top_p`, at least one, and their places."""
     before = probabilities.cumsum(-1) - probabilities
-    drop = before >= torch.tensor(limits, device=ordered.device)[:, None]
-    drop[:, 0] = False
-    return ordered.masked_fill(drop, -torch.inf)
+    count = max(1, int((before < top_p).sum())) if top_p < 1 else len(ordered)
+    return ordered[:count], order[:count]

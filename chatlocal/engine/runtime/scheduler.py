@@ -7,12 +7,12 @@ does not stop their streams.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 import torch
 
-from chatlocal.engine.errors import EngineClosed, EngineDied
+from chatlocal.engine.errors import ChatLocalError, EngineClosed, EngineDied
 from chatlocal.engine.runtime import sampling
 from chatlocal.engine.runtime.backend import Done, IdLogprob, Tokens
 from chatlocal.engine.runtime.runner import Runner
@@ -36,36 +36,39 @@ class Stats:
 
 
 class Scheduler:
-    """Runs sequences to their end; `submit` may be called from any thread. The thread starts with the first one."""
+    """Runs sequences to their end. The thread starts with the first one.
+
+    `submit` and `close` may be called from any thread; everything else happens on the scheduler's own.
+    """
 
     def __init__(self, runner: Runner, max_batch: int) -> None:
         self._runner = runner
         self._max_batch = max_batch
-        self._waiting: deque[Sequence] = deque()
+        self._inbox: SimpleQueue[Sequence | None] = SimpleQueue()  # None: look whether to close
+        self._waiting: list[Sequence] = []
         self._prefilling: list[Sequence] = []
         self._decoding: list[Sequence] = []
-        self._changed = threading.Condition()
+        # Held for the start and the end of the thread. Reentrant: a garbage collection can come to `close` from inside.
+        self._ends = threading.RLock()
         self._thread: threading.Thread | None = None
         self._closing = False
         self._died: BaseException | None = None
         self.stats = Stats()
 
     def submit(self, sequence: Sequence) -> None:
-        with self._changed:
-            if self._died is not None:
-                raise EngineDied(f"The engine stopped working ({self._died!r}): load it again.") from self._died
-            if self._closing:
-                raise EngineClosed("This engine was closed: load it again with Engine.load.")
-            self._waiting.append(sequence)
+        """Queue a sequence. EngineClosed or EngineDied when there is no thread any more that could run it."""
+        with self._ends:
+            if self.over:
+                raise self._refusal("This engine was closed: load it again with Engine.load.")
+            self._inbox.put(sequence)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="chatlocal-scheduler", daemon=True)
                 self._thread.start()
-            self._changed.notify_all()
 
-    def wake(self) -> None:
-        """Something was cancelled: drop it now, also when every other request waits."""
-        with self._changed:
-            self._changed.notify_all()
+    @property
+    def over(self) -> bool:
+        """Whether nothing more can be submitted."""
+        return self._closing or self._died is not None
 
     @property
     def running(self) -> int:
@@ -73,41 +76,55 @@ class Scheduler:
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + self._inbox.qsize()
 
     def close(self) -> None:
         """Fail what runs and waits with EngineClosed, and end the thread. Safe to call twice and from any thread."""
-        with self._changed:
+        with self._ends:
             self._closing = True
             thread = self._thread
-            self._changed.notify_all()
         if thread is not None and thread is not threading.current_thread():
+            self._inbox.put(None)
             thread.join()
 
     def _run(self) -> None:
         try:
             with torch.inference_mode():
-                while self._work_arrived():
+                while not self._closing:
+                    self._receive()
                     self._step()
-            error: BaseException = EngineClosed("This engine was closed while the request was running.")
         except BaseException as problem:  # a fault of ours: every caller must hear of it rather than wait for ever
             self._died = problem
-            error = EngineDied(f"The engine stopped working ({problem!r}): load it again.")
-            error.__cause__ = problem
-        with self._changed:
-            left = [*self._waiting, *self._prefilling, *self._decoding]
-            self._waiting.clear()
-            self._prefilling.clear()
-            self._decoding.clear()
+        with self._ends:  # nothing is submitted from here on
+            self._closing = True
+            self._receive_all(block=False)
+        left = [*self._waiting, *self._prefilling, *self._decoding]
+        for group in (self._waiting, self._prefilling, self._decoding):
+            group.clear()
         for sequence in left:
-            sequence.stream.fail(error)
+            sequence.channel.fail(self._refusal("This engine was closed while the request was running."))
         self._runner.close()
 
-    def _work_arrived(self) -> bool:
-        with self._changed:
-            while not (self._closing or self._waiting or self._prefilling or self._decoding):
-                self._changed.wait()
-            return not self._closing
+    def _refusal(self, closed: str) -> ChatLocalError:
+        if self._died is None:
+            return EngineClosed(closed)
+        error = EngineDied(f"The engine stopped working ({self._died!r}): close it and load it again.")
+        error.__cause__ = self._died
+        return error
+
+    def _receive(self) -> None:
+        """Take what has arrived; wait for it when there is nothing else to do."""
+        self._receive_all(block=not (self._waiting or self._prefilling or self._decoding))
+
+    def _receive_all(self, block: bool) -> None:
+        while True:
+            try:
+                arrived = self._inbox.get(block)
+            except Empty:
+                return
+            block = False
+            if arrived is not None:
+                self._waiting.append(arrived)
 
     def _step(self) -> None:
         self._drop_cancelled()
@@ -118,21 +135,17 @@ class Scheduler:
             self._forward([(sequence, sequence.pending) for sequence in self._decoding], 0)
 
     def _drop_cancelled(self) -> None:
-        with self._changed:
-            gone = [sequence for sequence in self._waiting if sequence.stream.closed]
-            for sequence in gone:
-                self._waiting.remove(sequence)
-        for group in (self._prefilling, self._decoding):
-            for sequence in [sequence for sequence in group if sequence.stream.closed]:
+        for group in (self._waiting, self._prefilling, self._decoding):
+            for sequence in [sequence for sequence in group if sequence.channel.closed]:
                 group.remove(sequence)
                 self._runner.release(sequence)
-                gone.append(sequence)
-        self.stats.cancelled += len(gone)
+                self.stats.cancelled += 1
 
     def _admit(self) -> None:
-        with self._changed:
-            while self._waiting and self.running < self._max_batch:
-                self._prefilling.append(self._waiting.popleft())
+        while self._waiting and self.running < self._max_batch:
+            first = max(self._waiting, key=lambda sequence: sequence.request.priority)  # of equals, the oldest
+            self._waiting.remove(first)
+            self._prefilling.append(first)
 
     def _prefill(self) -> None:
         """One forward over the next pieces of the oldest prompts."""
@@ -140,7 +153,7 @@ class Scheduler:
         work: list[tuple[Sequence, int]] = []
         widest = 0
         for sequence in self._prefilling:
-            count = min(sequence.pending, budget)
+            count = min(sequence.pending, budget) if self._runner.in_pieces else sequence.pending
             widest = max(widest, count)
             if work and widest * (len(work) + 1) > budget:
                 break
@@ -149,20 +162,28 @@ class Scheduler:
 
     def _forward(self, work: list[tuple[Sequence, int]], first_row: int) -> None:
         """Run the model and give each sequence whose ids are all read its next id."""
-        try:
-            logits = self._runner.forward(work, first_row)
-            self.stats.forwards += 1
-            rows = [row for row, (sequence, _) in enumerate(work) if not sequence.pending]
-            if rows:
-                self._decode(logits[rows] if len(rows) < len(work) else logits, [work[row][0] for row in rows])
-        except Exception as problem:
-            for sequence, _ in work:
-                self._end(sequence, error=problem)
+        for part in [work] if self._runner.shares else [[item] for item in work]:
+            try:
+                logits = self._runner.forward(part, first_row)
+                self.stats.forwards += 1
+                rows = [row for row, (sequence, _) in enumerate(part) if not sequence.pending]
+                if rows:
+                    self._decode(logits[rows] if len(rows) < len(part) else logits, [part[row][0] for row in rows])
+            except Exception as problem:
+                for sequence, _ in part:
+                    if sequence in self._prefilling or sequence in self._decoding:
+                        self._end(sequence, error=problem)
 
     def _decode(self, logits: torch.Tensor, sequences: list[Sequence]) -> None:
         reports = sampling.logprobs(logits, sequences)
-        masks = [self._mask(sequence) for sequence in sequences]
-        for sequence, chosen, row in zip(sequences, sampling.choose(logits, sequences, masks), reports, strict=True):
+        for sequence, row in zip(sequences, logits, strict=True):
+            self._restrict(sequence, row)
+        for sequence, finite in zip(sequences, logits.amax(-1).isfinite().tolist(), strict=True):
+            if not finite and sequence.broken is None:
+                sequence.broken = FloatingPointError(
+                    "The model's logits are not numbers: load it with dtype='float32' or 'bfloat16'."
+                )
+        for sequence, chosen, report in zip(sequences, sampling.choose(logits, sequences), reports, strict=True):
             if sequence in self._prefilling:
                 self.stats.tokens_in += len(sequence.request.prompt_ids)
                 self._prefilling.remove(sequence)
@@ -170,17 +191,17 @@ class Scheduler:
             if sequence.broken is not None:
                 self._end(sequence, error=sequence.broken)
             else:
-                self._take(sequence, chosen, logits, row)
+                given = sequence.given[sequence.new_tokens] if sequence.given else chosen
+                self._take(sequence, given, logits, report)
 
-    def _mask(self, sequence: Sequence) -> torch.Tensor | None:
-        """The ids that the sequence's grammar allows. A grammar that fails ends its own sequence and no other."""
-        if sequence.constraint_state is None:
-            return None
+    def _restrict(self, sequence: Sequence, row: torch.Tensor) -> None:
+        """Apply penalties and the grammar's mask. What fails here ends its own sequence and no other."""
         try:
-            return sequence.constraint_state.mask()
+            sampling.penalize(row, sequence)
+            if sequence.constraint_state is not None:
+                row.masked_fill_(~sequence.constraint_state.mask().to(row.device), -torch.inf)
         except Exception as problem:
             sequence.broken = problem
-            return None
 
     def _take(self, sequence: Sequence, chosen: int, logits: torch.Tensor, row: torch.Tensor | None) -> None:
         """Hand one new id over, and end the sequence where it ends."""
@@ -193,12 +214,12 @@ class Scheduler:
         reported: tuple[IdLogprob, ...] = ()
         if row is not None:
             reported = (sampling.report(row, chosen, sequence.request.logprobs or 0),)
-        sequence.stream.put(Tokens((chosen,), reported))
+        sequence.channel.put(Tokens((chosen,), reported))
         if self._grammar_ends(sequence, chosen):
             self._end(sequence, Done("stop"))
         elif sequence.broken is not None:
             self._end(sequence, error=sequence.broken)
-        elif len(sequence.ids) >= sequence.limit:
+        elif sequence.at_limit:
             self._end(sequence, Done("length"))
 
     def _grammar_ends(self, sequence: Sequence, chosen: int) -> bool:
@@ -219,7 +240,7 @@ class Scheduler:
         self._runner.release(sequence)
         if error is not None:
             self.stats.failed += 1
-            sequence.stream.fail(error)
+            sequence.channel.fail(error)
         elif done is not None:
             self.stats.finished += 1
-            sequence.stream.put(done)
+            sequence.channel.put(done)

@@ -8,16 +8,25 @@ import torch
 
 from chatlocal.engine.constraints import ConstraintState
 from chatlocal.engine.runtime.backend import Request
-from chatlocal.engine.runtime.stream import TokenStream
+from chatlocal.engine.runtime.stream import Channel
 
 
 class Sequence:
-    """A running request. Everything that its result depends on lives here, so that no other request can change it."""
+    """A running request. Everything that its result depends on lives here, so that no other request can change it.
 
-    def __init__(self, request: Request, stream: TokenStream, constraint_state: ConstraintState | None) -> None:
+    `given` are the new ids where they are known beforehand and only their log-probabilities are wanted.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        constraint_state: ConstraintState | None = None,
+        given: tuple[int, ...] = (),
+    ) -> None:
         self.request = request
-        self.stream = stream
+        self.channel = Channel()
         self.constraint_state = constraint_state
+        self.given = given
         self.ids: list[int] = list(request.prompt_ids)
         self.cached = 0
         """How many of `ids` have their keys and values in the cache."""
@@ -39,6 +48,7 @@ class Sequence:
         return len(self.ids) - len(self.request.prompt_ids)
 
     @property
-    def limit(self) -> int:
-        """The length of `ids` at which the request ends."""
-        return len(self.request.prompt_ids) + (self.request.sampling.max_tokens or 1)
+    def at_limit(self) -> bool:
+        """Whether there are as many new ids as the request allows."""
+        limit = self.request.sampling.max_tokens
+        return limit is not None and self.new_tokens >= limit

@@ -93,20 +93,17 @@ class SlotCache:
     def rows(self) -> int:
         return self.placement.rows
 
-    @property
-    def columns(self) -> int:
-        return self.placement.columns
-
     def reserve(self, rows: int, length: int) -> None:
         """Make room for `rows` sequences of `length` positions."""
         if rows > self.rows:
             rows = 1 << (rows - 1).bit_length()  # doubling, so that growing row by row copies little
         rows = max(rows, self.rows)
-        columns = max(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.columns)
-        if rows > self.rows or columns > self.columns:
-            self.placement.rows, self.placement.columns = rows, columns
+        columns = max(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.placement.columns)
+        if rows > self.rows or columns > self.placement.columns:
             for layer in self.layers:
                 layer.resize(rows, columns)
+            # Last, so that a resize that runs out of memory is made up for at the next call.
+            self.placement.rows, self.placement.columns = rows, columns
 
     def place(self, first_row: int, positions: torch.Tensor, visible: int) -> None:
         """Announce the next forward: `positions` [batch, new ids] are the columns of its rows from `first_row` on."""
@@ -127,6 +124,13 @@ class SlotCache:
                     tensor[one, :, :length] = tensor[other, :, :length]
                     tensor[other, :, :length] = kept
 
+    def wipe(self, row: int) -> None:
+        """Set a row to 0. What it held could not be seen, but a hidden value that is not a number spoils the sum."""
+        for layer in self.layers:
+            for tensor in (layer.keys, layer.values):
+                if tensor is not None:
+                    tensor[row] = 0
+
     def clear(self) -> None:
         """Give the memory back."""
         self.placement.rows = self.placement.columns = 0
@@ -137,6 +141,6 @@ class SlotCache:
 
 def _resized(tensor: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     old_rows, heads, old_columns, dim = tensor.shape
-    grown = tensor.new_zeros(rows, heads, columns, dim)
+    grown = tensor.new_zeros(max(rows, old_rows), heads, max(columns, old_columns), dim)
     grown[:old_rows, :, :old_columns] = tensor
     return grown

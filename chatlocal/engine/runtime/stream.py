@@ -3,106 +3,82 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from chatlocal.engine.errors import GenerationTimeout
+from chatlocal.engine.errors import EngineClosed, GenerationTimeout
 from chatlocal.engine.runtime.backend import Done, TokenEvent
 
 
-class TokenStream(Iterator[TokenEvent]):
-    """Events of one request. The producer calls `put` and `fail`, the consumer iterates and may `close` at any time.
+class Channel:
+    """The producer's end. Every method may be called from any thread."""
 
-    Every method may be called from any thread. After `close` nothing more arrives and iteration ends.
-    """
-
-    def __init__(self, on_close: Callable[[], None] | None = None) -> None:
+    def __init__(self) -> None:
         self._events: deque[TokenEvent] = deque()
         self._error: BaseException | None = None
+        self._complete = False
         self._over = False
-        self._on_close = on_close
         self._changed = threading.Condition()
         self._waker: Callable[[], None] | None = None
 
-    # producer
-
     @property
     def closed(self) -> bool:
-        """Whether the consumer has gone away or the last event was handed over."""
+        """Whether the consumer has gone away or has had the last event."""
         return self._over
 
     def put(self, *events: TokenEvent) -> None:
         with self._changed:
             if not self._over:
                 self._events.extend(events)
+                self._complete = self._complete or isinstance(events[-1], Done)
                 self._wake()
 
     def fail(self, error: BaseException) -> None:
         """End the stream with an error, after the events that were put before it."""
         with self._changed:
-            if not self._over and self._error is None:
+            if not self._complete:
                 self._error = error
+                self._complete = True
                 self._wake()
 
-    # consumer
-
-    def __next__(self) -> TokenEvent:
-        return self.next(None)
+    # The rest is for the stream of this channel.
 
     def next(self, deadline: float | None) -> TokenEvent:
-        """The next event; blocks until `deadline` (time.monotonic) and raises GenerationTimeout then."""
         with self._changed:
-            while (event := self._take()) is None:
-                remaining = None if deadline is None else deadline - time.monotonic()
-                if remaining is not None and remaining <= 0:
-                    raise timed_out()
-                self._changed.wait(remaining)
+            while (event := self._take(deadline)) is None:
+                self._changed.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
             return event
 
-    async def anext(self, deadline: float | None) -> TokenEvent:
-        """Like `next`, without blocking the event loop; StopAsyncIteration at the end."""
-        loop = asyncio.get_running_loop()
-        while True:
-            with self._changed:
-                try:
-                    event = self._take()
-                except StopIteration:
-                    raise StopAsyncIteration from None
-                if event is not None:
-                    return event
-                arrived: asyncio.Future[None] = loop.create_future()
-                self._waker = partial(_resolve_soon, loop, arrived)
-            try:
-                await asyncio.wait_for(arrived, None if deadline is None else deadline - time.monotonic())
-            except asyncio.TimeoutError:
-                raise timed_out() from None
+    def take_or_call(self, deadline: float | None, waker: Callable[[], None]) -> TokenEvent | None:
+        """The next event, or None now and a call of `waker` when there is something to take."""
+        with self._changed:
+            event = self._take(deadline)
+            self._waker = waker if event is None else None
+            return event
 
     def close(self) -> None:
-        """Cancel: what has not been read is dropped, and the producer is told."""
         with self._changed:
-            if self._over:
-                return
             self._over = True
             self._events.clear()
             self._wake()
-        if self._on_close is not None:
-            self._on_close()
 
-    def _take(self) -> TokenEvent | None:
-        if self._events:
-            event = self._events.popleft()
-            self._over = self._over or isinstance(event, Done)
-            return event
-        if self._error is not None and not self._over:
-            self._over = True
-            raise self._error
+    def _take(self, deadline: float | None) -> TokenEvent | None:
         if self._over:
             raise StopIteration
+        if deadline is not None and not self._complete and time.monotonic() >= deadline:
+            raise timed_out()
+        if self._events:
+            event = self._events.popleft()
+            self._over = isinstance(event, Done)
+            return event
+        if self._error is not None:
+            self._over = True
+            raise self._error
         return None
 
     def _wake(self) -> None:
@@ -112,51 +88,57 @@ class TokenStream(Iterator[TokenEvent]):
             waker()
 
 
-def arrivals(stream: Iterator[TokenEvent], deadline: float | None) -> Iterator[TokenEvent]:
-    """The events of any backend's stream, with a deadline (checked between events where the stream cannot wait)."""
-    try:
-        if isinstance(stream, TokenStream):
-            while True:
-                try:
-                    yield stream.next(deadline)
-                except StopIteration:
-                    return
-        for event in stream:
-            yield event
-            if deadline is not None and time.monotonic() > deadline:
-                raise timed_out()
-    finally:
-        _close(stream)
+class TokenStream(Iterator[TokenEvent]):
+    """The consumer's end: iterate, and `close` at any time, from any thread. An abandoned stream closes itself.
 
+    An error that ended the request is raised after the events before it. `owner` is what must live as long as the
+    stream is read. In a forked child reading raises EngineClosed: nobody there fills the stream.
+    """
 
-async def async_arrivals(stream: Iterator[TokenEvent], deadline: float | None) -> AsyncIterator[TokenEvent]:
-    """The same for an event loop. A stream that can only block is stepped, event by event, in a thread of its own."""
-    if isinstance(stream, TokenStream):
-        try:
-            while True:
-                try:
-                    yield await stream.anext(deadline)
-                except StopAsyncIteration:
-                    return
-        finally:
-            stream.close()
-    loop = asyncio.get_running_loop()
-    stepper = ThreadPoolExecutor(1, thread_name_prefix="chatlocal-stream")
-    try:
+    def __init__(self, channel: Channel, owner: object = None) -> None:
+        self._channel = channel
+        self._owner = owner
+        self._process = os.getpid()
+
+    def __next__(self) -> TokenEvent:
+        return self.next(None)
+
+    def next(self, deadline: float | None) -> TokenEvent:
+        """The next event; blocks until `deadline` (time.monotonic) and raises GenerationTimeout then."""
+        self._check_process()
+        return self._channel.next(deadline)
+
+    async def anext(self, deadline: float | None) -> TokenEvent:
+        """Like `next`, without blocking the event loop; StopAsyncIteration at the end."""
+        self._check_process()
+        loop = asyncio.get_running_loop()
         while True:
-            remaining = None if deadline is None else deadline - time.monotonic()
-            step = loop.run_in_executor(stepper, next, stream, None)
+            arrived: asyncio.Future[None] = loop.create_future()
             try:
-                event = await asyncio.wait_for(step, remaining)
-            except asyncio.TimeoutError:
-                raise timed_out() from None
-            if event is None:
-                return
-            yield event
-    finally:
-        # The step under way cannot be interrupted; closing is queued behind it.
-        stepper.submit(_close, stream)
-        stepper.shutdown(wait=False)
+                event = self._channel.take_or_call(deadline, partial(_resolve_soon, loop, arrived))
+            except StopIteration:
+                raise StopAsyncIteration from None
+            if event is not None:
+                return event
+            timer = loop.call_later(deadline - time.monotonic(), _resolve, arrived) if deadline is not None else None
+            try:
+                await arrived
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    def close(self) -> None:
+        """Cancel: what has not been read is dropped, and the request ends within one step."""
+        # A fork copies the locks as they are, maybe held by a thread that it does not copy.
+        if os.getpid() == self._process:
+            self._channel.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise forked()
 
 
 def timed_out() -> GenerationTimeout:
@@ -165,17 +147,19 @@ def timed_out() -> GenerationTimeout:
     )
 
 
-def _resolve_soon(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
-    def resolve() -> None:
-        if not arrived.done():
-            arrived.set_result(None)
+def forked() -> EngineClosed:
+    return EngineClosed(
+        "This engine was loaded in another process, and a fork does not copy its thread: load the model in the child"
+        " (or start the child with the 'spawn' method)."
+    )
 
+
+def _resolve_soon(loop: asyncio.AbstractEventLoop, arrived: asyncio.Future[None]) -> None:
     # A loop that has been closed has nobody left who waits.
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(resolve)
+        loop.call_soon_threadsafe(_resolve, arrived)
 
 
-def _close(stream: Iterator[TokenEvent]) -> None:
-    close = getattr(stream, "close", None)
-    if close is not None:
-        close()
+def _resolve(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():
+        arrived.set_result(None)
