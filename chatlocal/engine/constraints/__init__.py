@@ -11,4 +11,14 @@ from chatlocal.engine.constraints.compilation import compile
 from chatlocal.engine.constraints.constraint import Constraint, ConstraintState
 from chatlocal.engine.constraints.spec import Spec, choice, grammar, json_schema, regex
 
-__all__ = ["Constraint", "ConstraintState", "Spec", "choice", "compile", "grammar", "json_schema", "regex", "validation"]
+__all__ = [
+    "Constraint",
+    "ConstraintState",
+    "Spec",
+    "choice",
+    "compile",
+    "grammar",
+    "json_schema",
+    "regex",
+    "validation",
+]

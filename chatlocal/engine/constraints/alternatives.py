@@ -25,9 +25,7 @@ Leaf = dict[str, Any]
 class Alternatives:
     """Expands schemas. `leave(keyword, path)` is told what the result does not enforce."""
 
-    def __init__(
-        self, refs: References, overlap: Overlap, closed: bool, leave: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, refs: References, overlap: Overlap, closed: bool, leave: Callable[[str, str], None]) -> None:
         self._refs = refs
         self._overlap = overlap
         self._closed = closed
@@ -45,7 +43,7 @@ class Alternatives:
         for keyword, options in self._parts(schema, path):
             found = [left + right for left in found for right in options]
             if len(found) > MAX_ALTERNATIVES:
-                raise UnsupportedSchema(keyword, path, f"together with its neighbours more than {MAX_ALTERNATIVES} cases")
+                raise UnsupportedSchema(keyword, path, f"makes more than {MAX_ALTERNATIVES} cases here")
         return found
 
     def _parts(self, schema: dict[str, Any], path: str) -> Iterator[tuple[str, list[list[Leaf]]]]:

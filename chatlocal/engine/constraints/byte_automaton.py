@@ -22,9 +22,7 @@ class ByteAutomaton:
     accepting: NDArray[np.bool_]
 
     @classmethod
-    def build(
-        cls, transitions: Mapping[int, Mapping[int, int]], start: int, accepting: Iterable[int]
-    ) -> ByteAutomaton:
+    def build(cls, transitions: Mapping[int, Mapping[int, int]], start: int, accepting: Iterable[int]) -> ByteAutomaton:
         """From a dict of edges with states of any numbers: keep the useful states and number them anew."""
         useful = _backward(transitions, set(accepting)) & _forward(transitions, start)
         if start not in useful:

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from chatlocal.engine.constraints.backends import candidates
 from chatlocal.engine.constraints.constraint import Constraint, check_end_ids
 from chatlocal.engine.constraints.plain_text import plain_encoder
-from chatlocal.engine.constraints.protocol import Grammar, TooComplex, Tokens
+from chatlocal.engine.constraints.protocol import Grammar, Tokens, TooComplex
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.vocabulary import Vocabulary, read_vocabulary
 

@@ -15,7 +15,7 @@ class Constraint:
     """A spec compiled for one tokenizer; shared by any number of requests and threads.
 
     `left_to_validation` names what the grammar does not enforce, such as "uniqueItems at /properties/tags": check the
-    finished text with `validation.check`. `vocab_size` is the width of the masks, `end_ids` the ids that may end a text.
+    finished text with `validation.check`. `vocab_size` is the width of the masks, `end_ids` the ids that end a text.
     """
 
     def __init__(self, grammar: Grammar, tokens: Tokens, vocab_size: int, end_ids: frozenset[int]) -> None:

@@ -21,9 +21,10 @@ def checker(schema: Any) -> Any:
 
     UnsupportedSchema when the schema breaks the rules of its draft.
     """
-    named = validator_for(schema, default=None) if isinstance(schema, dict) else None
+    named = isinstance(schema, dict) and "$schema" in schema
+    drafts = [validator_for(schema, default=_DRAFTS[0])] if named else list(_DRAFTS)
     first_error: SchemaError | None = None
-    for draft in [named] if named is not None else _DRAFTS:
+    for draft in drafts:
         try:
             draft.check_schema(schema)
         except SchemaError as error:

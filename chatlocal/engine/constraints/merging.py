@@ -61,6 +61,23 @@ def both(schemas: Iterable[Any]) -> Any:
     return kept[0] if len(kept) == 1 else {"allOf": kept} if kept else True
 
 
+def without_repeats(schema: dict[str, Any]) -> dict[str, Any]:
+    """Leave out optional properties that say the same as the pattern their name matches: one of the two is enough.
+
+    The backend combines the two, which it cannot do for recursive ones.
+    """
+    patterns = schema.get("patternProperties", {})
+    if not patterns:
+        return schema
+    kept = {}
+    for name, child in schema.get("properties", {}).items():
+        matching = [other for pattern, other in patterns.items() if _matches(pattern, name)]
+        repeats = matching and both([child, *matching]) == both(matching)
+        if not repeats or name in schema.get("required", ()):
+            kept[name] = child
+    return schema | {"properties": kept}
+
+
 def draft4_bounds(schema: dict[str, Any]) -> dict[str, Any]:
     """Draft 4's exclusiveMinimum is a boolean that speaks of minimum; later it is a number of its own."""
     out = dict(schema)

@@ -18,9 +18,9 @@ from chatlocal.engine.constraints.declared import Declared, declared
 from chatlocal.engine.constraints.drafts import checker, ref_stands_alone
 from chatlocal.engine.constraints.formats import ENFORCED, PATTERNS
 from chatlocal.engine.constraints.keywords import PARTS, meaningful
-from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items
+from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items, without_repeats
 from chatlocal.engine.constraints.overlap import Overlap, finite
-from chatlocal.engine.constraints.patterns import readable
+from chatlocal.engine.constraints.patterns import translate
 from chatlocal.engine.constraints.references import References, escape
 from chatlocal.engine.errors import UnsupportedSchema
 
@@ -92,7 +92,7 @@ class _Normaliser:
             ((keyword, options),) = schema.items()
             self._alternatives.check_one_of(schema, path)
             return _any([self._node(child, f"{path}/{keyword}/{place}") for place, child in enumerate(options)])
-        if schema.keys() & set(PARTS):
+        if _has_parts(schema):
             text = json.dumps(schema, sort_keys=True)
             # Under a name, a part that comes back to itself through its properties is met again and not expanded again.
             return self._defined(text, schema, path) if '"$ref"' in text else self._combined(schema, path)
@@ -107,10 +107,7 @@ class _Normaliser:
 
     def _define(self, schema: Any, path: str) -> Any:
         schema = meaningful(schema) if isinstance(schema, dict) else schema
-        lone = isinstance(schema, bool) or list(schema) in (["$ref"], ["allOf"], ["anyOf"], ["oneOf"])
-        if lone or not schema.keys() & set(PARTS):
-            return self._node(schema, path)
-        return self._combined(schema, path)
+        return self._combined(schema, path) if _has_parts(schema) else self._node(schema, path)
 
     def _combined(self, schema: dict[str, Any], path: str) -> Any:
         """A schema with parts beside other keywords."""
@@ -131,10 +128,10 @@ class _Normaliser:
             return {"enum": values} if values else False
         merged = [draft4_bounds(leaf) for leaf in merge(leaves, path)]
         if self._closed and names.closable and not names.explicit and merged:
-            order = dict.fromkeys(names.names, True)
-            merged[0]["properties"] = order | merged[0].get("properties", {})
-            merged[0]["additionalProperties"] = False
-            merged[0]["patternProperties"] = dict.fromkeys(names.patterns, True) | merged[0].get("patternProperties", {})
+            first = merged[0]
+            first["properties"] = dict.fromkeys(names.names, True) | first.get("properties", {})
+            first["patternProperties"] = dict.fromkeys(names.patterns, True) | first.get("patternProperties", {})
+            first["additionalProperties"] = False
         nodes = [self._own(schema, path) for schema in merged]
         if any(node is False for node in nodes):
             return False
@@ -147,10 +144,11 @@ class _Normaliser:
         out = {key: schema[key] for key in (*_AS_IT_IS, *_BOUNDS) if key in schema}
         further: list[Any] = []
         if "pattern" in schema:
-            if readable(schema["pattern"]):
-                out["pattern"] = schema["pattern"]
-            else:
+            pattern = translate(schema["pattern"])
+            if pattern is None:
                 self._leave("pattern", path)
+            else:
+                out["pattern"] = pattern
         if "format" in schema:
             self._format(schema["format"], out, further, path)
         self._items(schema, out, path)
@@ -177,7 +175,7 @@ class _Normaliser:
             self._leave("uniqueItems", path)
 
     def _object(self, schema: dict[str, Any], out: dict[str, Any], path: str) -> list[Any]:
-        keys = object_keys.named(schema, self._refs, self._valid, path)
+        keys = without_repeats(object_keys.named(schema, self._refs, self._valid, path))
         if keys.get("properties"):
             out["properties"] = {
                 name: self._node(child, f"{path}/properties/{escape(name)}")
@@ -186,10 +184,11 @@ class _Normaliser:
         if keys.get("patternProperties"):
             out["patternProperties"] = {}
             for pattern, child in keys["patternProperties"].items():
-                if not readable(pattern):
+                readable = translate(pattern)
+                if readable is None:
                     raise UnsupportedSchema("patternProperties", path, f"the pattern {pattern!r} cannot be read")
                 node = self._node(child, f"{path}/patternProperties/{escape(pattern)}")
-                out["patternProperties"][pattern] = node
+                out["patternProperties"][readable] = node
         for keyword in ("additionalProperties", "unevaluatedProperties"):  # without parts both say the same
             if keyword in keys and "additionalProperties" not in out:
                 out["additionalProperties"] = self._node(keys[keyword], f"{path}/{keyword}")
@@ -210,6 +209,15 @@ def raise_if_unclear(schema: dict[str, Any], path: str) -> None:
     """What an `if` or `not` has looked at does not count as evaluated, and the alternatives do not tell that apart."""
     if schema["unevaluatedProperties"] is not True and schema.keys() & {"if", "not"}:
         raise UnsupportedSchema("unevaluatedProperties", path, "not beside if or not: name the keys")
+
+
+def _has_parts(schema: Any) -> bool:
+    """Whether parts must be combined; a reference or a choice that stands alone needs no combining."""
+    if not isinstance(schema, dict) or not schema.keys() & set(PARTS):
+        return False
+    return list(schema) not in (["$ref"], ["anyOf"], ["oneOf"]) and not (
+        list(schema) == ["allOf"] and len(schema["allOf"]) == 1
+    )
 
 
 def _any(nodes: list[Any]) -> Any:

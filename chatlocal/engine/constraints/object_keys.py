@@ -11,7 +11,7 @@ from typing import Any
 from chatlocal.engine.constraints.formats import PATTERNS
 from chatlocal.engine.constraints.keywords import meaningful
 from chatlocal.engine.constraints.overlap import finite
-from chatlocal.engine.constraints.patterns import readable
+from chatlocal.engine.constraints.patterns import translate
 from chatlocal.engine.constraints.references import References
 from chatlocal.engine.errors import UnsupportedSchema
 
@@ -21,9 +21,7 @@ MAX_KEY_SETS = 16
 _UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
 
-def named(
-    schema: dict[str, Any], refs: References, valid: Callable[[Any, Any], bool], path: str
-) -> dict[str, Any]:
+def named(schema: dict[str, Any], refs: References, valid: Callable[[Any, Any], bool], path: str) -> dict[str, Any]:
     """The schema with `propertyNames` put as properties or patternProperties. UnsupportedSchema where it cannot be."""
     rule = schema.get("propertyNames", True)
     while isinstance(rule, dict) and list(meaningful(rule)) == ["$ref"]:
@@ -42,7 +40,7 @@ def named(
         names = [name for name in listed if isinstance(name, str) and valid(name, rule)]
         return schema | {"properties": dict.fromkeys(names, value), "additionalProperties": False}
     pattern = _key_pattern(rule)
-    if pattern is None or not readable(pattern):
+    if pattern is None or translate(pattern) is None:
         raise UnsupportedSchema("propertyNames", path, "only as an enum, a pattern, a known format or a length")
     return schema | {"patternProperties": {pattern: value}, "additionalProperties": False} if pattern else schema
 

@@ -24,9 +24,7 @@ class Overlap:
             return True
         if depth == 0:
             return False
-        return any(
-            self._apart(one, other, depth) for one in self._conjuncts(left) for other in self._conjuncts(right)
-        )
+        return any(self._apart(one, other, depth) for one in self._conjuncts(left) for other in self._conjuncts(right))
 
     def _apart(self, left: dict[str, Any], right: dict[str, Any], depth: int) -> bool:
         for one, other in ((left, right), (right, left)):

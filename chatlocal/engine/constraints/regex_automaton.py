@@ -57,7 +57,10 @@ def regex_automaton(pattern: str) -> ByteAutomaton:
     question = marshal.dumps((path, f"(?:{_unanchored(pattern)})\\x00", MAX_STATES, MAX_TRANSITIONS, MAX_BYTES))
     try:
         child = subprocess.run(
-            [sys.executable or "python", "-I", "-S", "-c", _PROGRAM], input=question, capture_output=True, timeout=MAX_SECONDS
+            [sys.executable or "python", "-I", "-S", "-c", _PROGRAM],
+            input=question,
+            capture_output=True,
+            timeout=MAX_SECONDS,
         )
     except subprocess.TimeoutExpired:
         raise TooComplex(f"its automaton takes more than {MAX_SECONDS:g} s") from None
@@ -81,7 +84,7 @@ def regex_automaton(pattern: str) -> ByteAutomaton:
 
 
 def _unanchored(pattern: str) -> str:
-    """Without `^` in front and `$` behind, which mean nothing in a whole-text match; not where they bind to a branch."""
+    """Without `^` in front and `$` behind, which a whole-text match implies; not where they belong to a branch."""
     if _has_branches(pattern):
         return pattern
     pattern = pattern.removeprefix("^")

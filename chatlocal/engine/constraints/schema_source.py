@@ -27,7 +27,7 @@ def schema_of(schema_or_type: Any) -> Any:
 
 def type_adapter(kind: Any) -> TypeAdapter[Any]:
     """Pydantic's adapter for a type. UnsupportedInput for what is not a type that Pydantic knows."""
-    if isinstance(kind, (str, bytes, int, float, list, tuple, set)) or isinstance(kind, BaseModel):
+    if isinstance(kind, (str, bytes, int, float, list, tuple, set, BaseModel)):
         raise UnsupportedInput(f"A schema is a dict or a type, got {kind!r}.")
     try:
         return TypeAdapter(kind)

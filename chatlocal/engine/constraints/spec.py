@@ -41,9 +41,7 @@ class Spec:
         return cls(**json.loads(text))
 
 
-def json_schema(
-    schema_or_type: Any, *, closed: bool = True, separators: tuple[str, str] = (", ", ": ")
-) -> Spec:
+def json_schema(schema_or_type: Any, *, closed: bool = True, separators: tuple[str, str] = (", ", ": ")) -> Spec:
     """A JSON document for a JSON Schema (draft 7 to 2020-12) or for a Python type that Pydantic understands.
 
     Types: Pydantic models (v2 and pydantic.v1), dataclasses, TypedDict, Enum, Literal, list[...] and the like.

@@ -7,17 +7,26 @@ good. So every call here asks before it acts or checks after it did.
 from __future__ import annotations
 
 import json
+import re
 from threading import Lock
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from llguidance import LLMatcher, LLTokenizer
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.normalise import Normalised, normalise
-from chatlocal.engine.constraints.protocol import GrammarBackend, TooComplex, Tokens
+from chatlocal.engine.constraints.protocol import GrammarBackend, Tokens, TooComplex
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.errors import UnsupportedSchema
+
+if TYPE_CHECKING:
+    from llguidance._lib import JsonCompileOptions
+
+# Ten times the default: the lexer is shared by all cursors of a grammar and grows with every text that it meets.
+# About 0.2 s at most for a grammar that uses all of it.
+LEXER_FUEL = 10_000_000
 
 
 class LLGuidanceGrammar:
@@ -40,8 +49,13 @@ class LLGuidanceGrammar:
             matcher = self._bytes.deep_copy()
         wanted = list(text.encode())
         taken = matcher.try_consume_tokens(wanted)
-        _check(matcher)
-        return bool(taken == len(wanted) and matcher.is_accepting())
+        if taken == len(wanted):
+            _check(matcher)
+            return bool(matcher.is_accepting())
+        matcher.consume_token(wanted[taken])  # refused, and now it says why: a limit is not an answer
+        if "doesn't satisfy the grammar" not in matcher.get_error() and not matcher.is_stopped():
+            _check(matcher)
+        return False
 
     def start(self) -> LLGuidanceCursor:
         with self._lock:
@@ -80,20 +94,19 @@ class LLGuidanceCursor:
         return bool(self._matcher.is_stopped() and self._matcher.is_accepting())
 
 
-class _Wrapper:
+class _Wrapper(TokenizerWrapper):
     """What LLTokenizer asks of a tokenizer. The end is an id of our own: end ids are no part of the text."""
 
-    is_tokenizer_wrapper = True
-    bos_token_id = None
-
     def __init__(self, tokens: Tokens) -> None:
+        self.is_tokenizer_wrapper = True
+        self.bos_token_id = None
         self.eos_token_id = len(tokens.texts)
         self.tokens = [*tokens.texts, b"\xff<end>"]
         self.special_token_ids = [self.eos_token_id]
-        self._encode = tokens.encode
+        self._tokens = tokens
 
     def __call__(self, text: str) -> list[int]:
-        return self._encode(text)
+        return self._tokens.encode(text)
 
 
 def _tokenizer(tokens: Tokens) -> LLTokenizer:
@@ -107,7 +120,7 @@ _tokenizers: WeakKeyDictionary[Tokens, LLTokenizer] = WeakKeyDictionary()
 
 
 def _matcher(source: str, tokenizer: LLTokenizer) -> LLMatcher:
-    matcher = LLMatcher(tokenizer, source, log_level=0)
+    matcher = LLMatcher(tokenizer, source, log_level=0, limits=LLParserLimits(initial_lexer_fuel=LEXER_FUEL))
     _check(matcher)
     return matcher
 
@@ -117,12 +130,15 @@ def _check(matcher: LLMatcher) -> None:
         raise _error(matcher.get_error())
 
 
+_LIMITS_MET = ("too complex", "TooComplex", "too many", "limit", "exceeded", "too large", "too big")
+
+
 def _error(message: str) -> UnsupportedSchema:
-    first, _, rest = message.partition("\n")
-    where = rest.strip() if rest.strip().startswith("while") else ""
-    if any(word in first for word in ("too complex", "TooComplex", "limit", "exceeded", "too large", "too big")):
-        return TooComplex(f"{first} {where}".strip())
-    return UnsupportedSchema("grammar", "", f"{first} {where}".strip())
+    first = message.partition("\n")[0]
+    place = re.search(r"json-schema:///#(\S*)", message)
+    if any(word in first for word in _LIMITS_MET):
+        return TooComplex(first)
+    return UnsupportedSchema("grammar", place[1] if place else "", first)
 
 
 def _build(spec: Spec, tokens: Tokens) -> LLGuidanceGrammar:
@@ -136,8 +152,11 @@ def _build(spec: Spec, tokens: Tokens) -> LLGuidanceGrammar:
 
 def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:
     item, key = separators
-    options = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
-    return str(LLMatcher.grammar_from_json_schema(json.dumps(normal.schema), overrides=options))
+    options: JsonCompileOptions = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
+    try:
+        return str(LLMatcher.grammar_from_json_schema(json.dumps(normal.schema), overrides=options))
+    except ValueError as error:  # its reader of JSON stops at some depth
+        raise TooComplex(str(error)) from error
 
 
 BACKEND = GrammarBackend("llguidance", ("json_schema", "grammar", "regex"), _build)
