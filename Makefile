@@ -8,7 +8,12 @@ INSTALLED := $(VENV)/installed
 # The suite against the wheel runs in a folder of its own that holds the installed wheel, a copy of the
 # tests and nothing else of the package, so no module can come from the checkout by mistake.
 SHIPPED := build/shipped
-SHIPPED_TESTS := tests/test_public_surface.py tests/contracts
+# Everything above the runtime, and both frameworks on the real model; all of it again would double the time.
+SHIPPED_TESTS := tests/test_public_surface.py tests/integrations tests/extractors \
+	tests/contracts/test_langchain_standard.py::TestUnit \
+	tests/contracts/test_langchain_standard.py::TestIntegration::test_stream \
+	tests/contracts/test_llama_index.py::test_all_endpoints_agree \
+	tests/contracts/test_llama_index.py::test_structured_prediction_in_four_forms
 
 .PHONY: help install demo test test-checkout test-wheel check bench evaluate clean
 
@@ -54,7 +59,6 @@ check: $(INSTALLED)
 bench: $(INSTALLED)
 	set -e; for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(PY) $$script; done
 
-# pytest's code 5 means that no test carries the marker.
 evaluate: $(INSTALLED)
 	$(PY) -m pytest -m evaluate
 
