@@ -50,7 +50,7 @@ def generated(model: Any, prompt_ids: Iterable[int], new: int = 12) -> list[int]
             attention_mask=torch.ones_like(ids),
             do_sample=False,
             max_new_tokens=new,
-            eos_token_id=-1,
+            eos_token_id=10**6,
             pad_token_id=0,
         )
     return whole[0, ids.shape[1] :].tolist()
