@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import combinations
+from math import prod
 from typing import Any
 
 from chatlocal.engine.constraints.declared import declared
@@ -53,15 +54,15 @@ class Alternatives:
             yield "$ref", self.of(self._refs.target(pointer), pointer)
         for place, child in enumerate(schema.get("allOf", ())):
             yield "allOf", self.of(child, f"{path}/allOf/{place}")
-        for key in ("anyOf", "oneOf"):
-            if key in schema:
-                yield key, self._either(schema[key], f"{path}/{key}")
-        self.check_one_of(schema, path)
+        if "anyOf" in schema:
+            yield "anyOf", self._either(schema["anyOf"], f"{path}/anyOf")
+        if "oneOf" in schema:
+            yield "oneOf", self._either(self.one_of(schema["oneOf"], path), f"{path}/oneOf")
         if "not" in schema:
-            yield "not", self.of(self.opposite("not", schema["not"], path), f"{path}/not")
+            yield "not", self.of(self._negated("not", schema["not"], path), f"{path}/not")
         if "if" in schema and ("then" in schema or "else" in schema):
             met = {"allOf": [schema["if"], schema.get("then", True)]}
-            unmet = {"allOf": [self.opposite("if", schema["if"], path), schema.get("else", True)]}
+            unmet = {"allOf": [self._negated("if", schema["if"], path), schema.get("else", True)]}
             yield "if", self._either([met, unmet], f"{path}/if")
         for keyword, trigger, need in _dependencies(schema):
             yield keyword, self._either([{"properties": {trigger: False}}, need], f"{path}/{keyword}")
@@ -69,21 +70,34 @@ class Alternatives:
     def _either(self, options: list[Any], path: str) -> list[list[Leaf]]:
         return [leaves for place, child in enumerate(options) for leaves in self.of(child, f"{path}/{place}")]
 
-    def opposite(self, keyword: str, schema: Any, path: str) -> Any:
-        """The negated schema. UnsupportedSchema when it has none."""
-        while isinstance(schema, dict) and list(schema) == ["$ref"]:
-            pointer = self._refs.pointer(schema["$ref"], path)
-            self._refs.check_cycle(pointer, path)
-            schema = self._refs.target(pointer)
-        opposite = negate(meaningful(schema) if isinstance(schema, dict) else schema)
+    def _negated(self, keyword: str, schema: Any, path: str) -> Any:
+        opposite = self._opposite(schema, path)
         if opposite is None:
             raise UnsupportedSchema(keyword, path, "its opposite cannot be put as a grammar")
         return opposite
 
-    def check_one_of(self, schema: dict[str, Any], path: str) -> None:
-        """Report `oneOf` when two of its options may be valid at once: the grammar is that of `anyOf`."""
-        if not all(self._never_both(left, right) for left, right in combinations(schema.get("oneOf", ()), 2)):
+    def _opposite(self, schema: Any, path: str) -> Any:
+        while isinstance(schema, dict) and list(meaningful(schema)) == ["$ref"]:
+            pointer = self._refs.pointer(schema["$ref"], path)
+            self._refs.check_cycle(pointer, path)
+            schema = self._refs.target(pointer)
+        return negate(meaningful(schema) if isinstance(schema, dict) else schema)
+
+    def one_of(self, options: list[Any], path: str) -> list[Any]:
+        """Options that exclude each other, as `anyOf` of them means `oneOf`: each but the others that it overlaps.
+
+        Where an opposite has no schema, the options as they are, and `oneOf` is reported as left.
+        """
+        rivals: list[list[Any]] = [[] for _ in options]
+        for left, right in combinations(range(len(options)), 2):
+            if not self._never_both(options[left], options[right]):
+                rivals[left].append(self._opposite(options[right], path))
+                rivals[right].append(self._opposite(options[left], path))
+        cases = sum(prod(len(rival.get("anyOf", [1])) for rival in found if rival) for found in rivals)
+        if cases > MAX_ALTERNATIVES or any(rival is None for found in rivals for rival in found):
             self._leave("oneOf", path)
+            return options
+        return [{"allOf": [option, *found]} if found else option for option, found in zip(options, rivals, strict=True)]
 
     def _never_both(self, left: Any, right: Any) -> bool:
         if self._overlap.disjoint(left, right):

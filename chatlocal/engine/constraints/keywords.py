@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 STRING = ("minLength", "maxLength", "pattern", "format")
 ARRAY = ("items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems")
@@ -19,6 +21,37 @@ OWN = frozenset(("type", "enum", "const", *NUMBER, *STRING, *ARRAY, *ARRAY_REFUS
 MEANINGFUL = OWN | {*PARTS, "then", "else", "unevaluatedProperties"}
 
 
-def meaningful(schema: dict[str, object]) -> dict[str, object]:
+# Where subschemas stand: under names, in a list, alone (`items` may be a list, a dependency a list of names).
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+_NESTED = (
+    *("allOf", "anyOf", "oneOf", "prefixItems", "items", "additionalItems", "contains", "not", "if", "then", "else"),
+    *("additionalProperties", "propertyNames", "unevaluatedProperties", "unevaluatedItems"),
+)
+_SAYS_NOTHING = ("title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly")
+
+
+def bare(schema: Any, lone_refs: bool) -> Any:
+    """The schema without titles, descriptions and the like, at every level.
+
+    `lone_refs`: without what stands beside a $ref too, definitions excepted; up to draft 7 it means nothing.
+    """
+    if isinstance(schema, list):
+        return [bare(child, lone_refs) for child in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lone = lone_refs and isinstance(schema.get("$ref"), str)
+    out: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in _SAYS_NOTHING or (lone and key in MEANINGFUL and key != "$ref"):
+            continue
+        if key in _NAMED and isinstance(value, dict):
+            value = {name: bare(child, lone_refs) for name, child in value.items()}
+        elif key in _NESTED:
+            value = bare(value, lone_refs)
+        out[key] = value
+    return out
+
+
+def meaningful(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema without annotations and unknown keywords."""
     return {key: value for key, value in schema.items() if key in MEANINGFUL}

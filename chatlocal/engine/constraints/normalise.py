@@ -17,7 +17,7 @@ from chatlocal.engine.constraints.alternatives import Alternatives
 from chatlocal.engine.constraints.declared import Declared, declared
 from chatlocal.engine.constraints.drafts import checker, ref_stands_alone
 from chatlocal.engine.constraints.formats import ENFORCED, PATTERNS
-from chatlocal.engine.constraints.keywords import PARTS, meaningful
+from chatlocal.engine.constraints.keywords import PARTS, bare, meaningful
 from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items, without_repeats
 from chatlocal.engine.constraints.overlap import Overlap, finite
 from chatlocal.engine.constraints.patterns import translate
@@ -54,7 +54,7 @@ def normalise(schema: Any, *, closed: bool) -> Normalised:
 class _Normaliser:
     def __init__(self, root: dict[str, Any], closed: bool) -> None:
         self._checker = checker(root)
-        self._root = _without_ref_siblings(root) if ref_stands_alone(self._checker) else root
+        self._root = bare(root, lone_refs=ref_stands_alone(self._checker))
         self._refs = References(self._root)
         self._closed = closed
         self._alternatives = Alternatives(self._refs, Overlap(self._refs, self._valid), closed, self._leave)
@@ -90,7 +90,8 @@ class _Normaliser:
             return self._node(schema["allOf"][0], f"{path}/allOf/0")
         if list(schema) in (["anyOf"], ["oneOf"]):
             ((keyword, options),) = schema.items()
-            self._alternatives.check_one_of(schema, path)
+            if keyword == "oneOf":
+                options = self._alternatives.one_of(options, path)
             return _any([self._node(child, f"{path}/{keyword}/{place}") for place, child in enumerate(options)])
         if _has_parts(schema):
             text = json.dumps(schema, sort_keys=True)
@@ -225,15 +226,3 @@ def _any(nodes: list[Any]) -> Any:
     if not possible:
         return False
     return possible[0] if len(possible) == 1 else {"anyOf": possible}
-
-
-def _without_ref_siblings(node: Any) -> Any:
-    """Drop what stands beside a $ref, definitions excepted: up to draft 7 it means nothing."""
-    if isinstance(node, list):
-        return [_without_ref_siblings(child) for child in node]
-    if not isinstance(node, dict):
-        return node
-    kept = {"$ref": node["$ref"]} if isinstance(node.get("$ref"), str) else meaningful(node)
-    rest = {key: child for key, child in node.items() if key in kept or key not in meaningful(node)}
-    data = ("enum", "const", "default", "examples")
-    return {key: child if key in data else _without_ref_siblings(child) for key, child in rest.items()}

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jsonschema.protocols import Validator
+
 from chatlocal.engine.constraints.drafts import checker
 
 
-def reorder(value: Any, schema: Any, root: Any) -> Any:
-    return _reorder(value, [schema], root)
+def reorder(value: Any, schema: Any) -> Any:
+    return _reorder(value, [schema], checker(schema))
 
 
-def _reorder(value: Any, schemas: list[Any], root: Any) -> Any:
+def _reorder(value: Any, schemas: list[Any], root: Validator) -> Any:
     reached = [node for schema in schemas for node in _in_place(value, schema, root, ())]
     if isinstance(value, list):
         return [_reorder(item, _for_item(reached, place), root) for place, item in enumerate(value)]
@@ -26,14 +28,14 @@ def _reorder(value: Any, schemas: list[Any], root: Any) -> Any:
     return {key: _reorder(value[key], _for_key(reached, key), root) for key in keys}
 
 
-def _in_place(value: Any, schema: Any, root: Any, seen: tuple[str, ...]) -> list[dict[str, Any]]:
+def _in_place(value: Any, schema: Any, root: Validator, seen: tuple[str, ...]) -> list[dict[str, Any]]:
     """The schema and all that speak of the same value."""
     if not isinstance(schema, dict):
         return []
     reached = [schema]
     for key, child in schema.items():
         if key == "$ref" and isinstance(child, str) and child not in seen:
-            reached += _in_place(value, _target(child, root), root, (*seen, child))
+            reached += _in_place(value, _target(child, root.schema), root, (*seen, child))
         if key in ("anyOf", "oneOf") and schema.keys().isdisjoint({"properties", "required", "allOf"}):
             child = [option for option in child if _valid(value, option, root)][:1]  # each has an order of its own
         if key in ("allOf", "anyOf", "oneOf"):
@@ -47,8 +49,8 @@ def _in_place(value: Any, schema: Any, root: Any, seen: tuple[str, ...]) -> list
     return reached
 
 
-def _valid(value: Any, schema: Any, root: Any) -> bool:
-    return bool(checker(root).evolve(schema=schema).is_valid(value))
+def _valid(value: Any, schema: Any, root: Validator) -> bool:
+    return bool(root.evolve(schema=schema).is_valid(value))
 
 
 def _target(ref: str, root: Any) -> Any:
