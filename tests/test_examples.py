@@ -1,0 +1,104 @@
+"""The examples on the embedded model, each in a process of its own, as a newcomer runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def _model_is_there(embedded_folder: Path) -> None:
+    """Fetched once, by the tests' own process."""
+
+
+def shown_by(example: str, *arguments: str) -> str:
+    """What an example prints. It must not warn, fail or reach for the network."""
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / example), *arguments],
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONIOENCODING": "utf-8", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Traceback" not in run.stderr
+    assert "\x1b" not in run.stdout  # what is written to a file is plain
+    return run.stdout
+
+
+def tokens_written(shown: str) -> list[int]:
+    return [int(count) for count in re.findall(r"and (\d+) written", shown)]
+
+
+def test_the_dog_example_prints_a_dog_and_its_speed() -> None:
+    shown = shown_by("dog.py")
+    dogs = re.findall(r"^  name='(.+)' color='(.*)'$", shown, re.MULTILINE)
+    assert len(dogs) > 2  # the growing one and that of the classic chain
+    growing = [name + color for name, color in dogs[:-1]]
+    assert growing == sorted(growing, key=len)
+    assert all(color for _, color in (dogs[-2], dogs[-1]))
+    assert len(tokens_written(shown)) == 2
+    assert all(count > 4 for count in tokens_written(shown))
+
+
+def test_the_rag_example_finds_the_right_document_for_each_question() -> None:
+    shown = shown_by("rag.py")
+    questions = re.findall(r"^Question +(.+)$", shown, re.MULTILINE)
+    first = re.findall(r"^Sources +(\S+) \((\d\.\d\d)\)", shown, re.MULTILINE)
+    assert [name for name, _ in first] == ["ferry.md", "bakery.md", "museum.md", "clinic_zh.md"]
+    assert all(float(score) > 0.3 for _, score in first)
+    assert len(questions) == 4
+    ferry, bakery, museum = re.findall(r"^Answer +(.+)$", shown, re.MULTILINE)
+    assert "7:40" in ferry
+    assert "Wednesday" in bakery
+    assert "piano" in museum
+    assert "周明华" in shown
+    assert len(tokens_written(shown)) == 3
+    assert all(count > 4 for count in tokens_written(shown))
+
+
+def test_the_rag_example_takes_a_question() -> None:
+    shown = shown_by("rag.py", "--question", "How tall is the lighthouse?")
+    assert re.findall(r"^Question +(.+)$", shown, re.MULTILINE) == ["How tall is the lighthouse?"]
+    assert re.search(r"^Sources +lighthouse\.md", shown, re.MULTILINE)
+    assert re.search(r"^Answer +.*38", shown, re.MULTILINE)
+
+
+def test_the_langchain_quickstart() -> None:
+    shown = sections(shown_by("quickstart_langchain.py"))
+    assert list(shown) == ["invoke", "stream", "batch", "with_structured_output", "async"]
+    assert "Paris" in shown["invoke"][0]
+    assert "'output_tokens'" in shown["invoke"][-1]
+    assert any(shown["stream"])
+    assert [city in line for city, line in zip(("Rome", "Tokyo", "Cairo"), shown["batch"], strict=True)] == [True] * 3
+    assert re.fullmatch(r"name='.*' age=-?\d+ city='.*'", shown["with_structured_output"][0])
+    assert "Lisbon" in shown["async"][-1]
+
+
+def test_the_llama_index_quickstart() -> None:
+    shown = sections(shown_by("quickstart_llama_index.py"))
+    assert list(shown) == ["complete", "chat", "stream_chat", "structured_predict", "async"]
+    assert "Paris" in shown["complete"][0]
+    assert "Lisbon" in shown["chat"][0]
+    assert "'completion_tokens'" in shown["chat"][-1]
+    assert any(shown["stream_chat"])
+    assert re.fullmatch(r"name='.*' age=-?\d+ city='.*'", shown["structured_predict"][0])
+    assert len(shown["async"]) >= 2
+
+
+def sections(shown: str) -> dict[str, list[str]]:
+    """The lines under each `# heading`, by the heading's first word."""
+    found: dict[str, list[str]] = {}
+    for line in shown.splitlines():
+        if line.startswith("# "):
+            found[re.split(r"[ :]", line[2:])[0]] = []
+        elif line.strip():
+            list(found.values())[-1].append(line)
+    return found
