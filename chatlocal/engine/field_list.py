@@ -22,7 +22,7 @@ def describe(schema: Mapping[str, Any]) -> str:
 
 
 def _words(schema: Any, root: Mapping[str, Any], depth: int) -> str:
-    schema = _resolve(schema, root)
+    schema = resolve(schema, root)
     choices = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if choices is not None:
         return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
@@ -53,17 +53,19 @@ _KINDS = {
 
 
 def _field(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> str:
-    resolved = _resolve(schema, root)
+    resolved = resolve(schema, root)
     described = str(resolved.get("description") or "").strip().rstrip(".")
     words = _words(resolved, root, depth)
     # Beside a description the bare kind is a distraction to small models (measured); a choice or a list is not.
     if described:
-        return f"{name} ({described})" if words in _KINDS.values() or words == _ANY else f"{name} ({described}: {words})"
+        return (
+            f"{name} ({described})" if words in _KINDS.values() or words == _ANY else f"{name} ({described}: {words})"
+        )
     return name if words == _ANY else f"{name} ({words})"
 
 
-def _resolve(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema behind a `$ref`, with what stands beside the reference on top; {} for true, false and bad references."""
+def resolve(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema behind a `$ref`, with what stands beside the reference on top; {} for what is no schema object."""
     seen: set[str] = set()
     beside: dict[str, Any] = {}
     while isinstance(schema, Mapping) and isinstance(schema.get("$ref"), str) and schema["$ref"] not in seen:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from chatlocal.engine.field_list import describe
+from chatlocal.engine.field_list import describe, resolve
 from chatlocal.engine.messages import ChatMessage, read_messages
 
 # (text, fields, answer): short, general, and each with somebody or something beside the thing that is asked for.
@@ -32,6 +32,8 @@ _WORKED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ),
 )
 
+_DEEPEST_SHELL = 4
+
 
 def ask_for_json(
     messages: Iterable[ChatMessage | Mapping[str, Any]], schema: Mapping[str, Any], *, trained: bool = False
@@ -45,14 +47,41 @@ def ask_for_json(
         return _with_wish(turns, f"Answer as JSON that fits this JSON schema: {_json(schema)}")
     opening = 1 if turns[0].role == "system" else 0
     asked = _with_wish(turns[opening:], f"Answer as {describe(schema)}")
-    return (*turns[:opening], *_worked_examples(), *asked)
+    return (*turns[:opening], *_worked_examples(_shell(schema)), *asked)
 
 
-def _worked_examples() -> Iterable[ChatMessage]:
+def _worked_examples(shell: tuple[str | None, ...]) -> Iterable[ChatMessage]:
     for text, fields, answer in _WORKED:
-        wish = describe({"type": "object", "properties": fields})
-        yield ChatMessage("user", f"{text}\n\nAnswer as {wish}")
-        yield ChatMessage("assistant", _json(answer))
+        form: dict[str, Any] = {"type": "object", "properties": fields}
+        value: Any = answer
+        for key in reversed(shell):
+            form = {"type": "array", "items": form} if key is None else {"type": "object", "properties": {key: form}}
+            value = [value] if key is None else {key: value}
+        yield ChatMessage("user", f"{text}\n\nAnswer as {describe(form)}")
+        yield ChatMessage("assistant", _json(value))
+
+
+def _shell(schema: Mapping[str, Any]) -> tuple[str | None, ...]:
+    """What is wrapped around the record that is asked for: the key of an object with one field, None for a list.
+
+    The worked examples get the same wrapping. Without it small models take their values from the examples (measured).
+    """
+    shell: list[str | None] = []
+    inner = resolve(schema, schema)
+    while len(shell) < _DEEPEST_SHELL:
+        properties = inner.get("properties") or {}
+        if len(properties) == 1:
+            [(key, value)] = properties.items()
+            step: str | None = key
+        elif inner.get("type") == "array" and inner.get("items"):
+            step, value = None, inner["items"]
+        else:
+            break
+        inner = resolve(value, schema)
+        if not (inner.get("properties") or inner.get("type") == "array"):
+            break
+        shell.append(step)
+    return tuple(shell)
 
 
 def _with_wish(turns: tuple[ChatMessage, ...], wish: str) -> tuple[ChatMessage, ...]:
