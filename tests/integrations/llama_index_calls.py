@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,6 +21,8 @@ HELLO_PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
 
 CHAT = ("chat", "achat", "stream_chat", "astream_chat")
 COMPLETE = ("complete", "acomplete", "stream_complete", "astream_complete")
+PATIENCE = 10.0  # seconds after which a wait that would last for ever fails its test
+
 STREAMS = ("stream_chat", "astream_chat", "stream_complete", "astream_complete")
 
 
@@ -46,6 +49,16 @@ def text_of(response: Any) -> str:
 def prompts(llm: LocalLLM) -> list[str]:
     """The prompts that reached the scripted backend, as text."""
     return [str(tiny_tokenizer().decode(request.prompt_ids)) for request in backend_of(llm.engine).requests]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+
+    async def turn() -> None:
+        while not condition():
+            await asyncio.sleep(0.001)
+
+    await asyncio.wait_for(turn(), PATIENCE)
 
 
 @contextmanager

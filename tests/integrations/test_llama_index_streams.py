@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,15 +12,10 @@ from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 
 from chatlocal.engine.errors import ContextOverflow, GenerationTimeout
 from chatlocal.integrations.llama_index import LocalLLM
-from tests.integrations.llama_index_calls import HELLO
+from tests.integrations.llama_index_calls import HELLO, PATIENCE, until
 from tests.scripted import ScriptedBackend, backend_of, scripted_engine
 
 LONG = "the dog is brown " * 500
-
-
-async def auntil(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def over(backend: ScriptedBackend) -> bool:
@@ -66,7 +60,7 @@ async def test_closing_an_async_stream_ends_the_request(endpoint: str, prompt: A
     stream = await getattr(llm, endpoint)(prompt)
     await anext(stream)
     await stream.aclose()
-    await auntil(lambda: over(backend))
+    await until(lambda: over(backend))
     assert backend.steps < 20
 
 
@@ -74,11 +68,11 @@ async def test_closing_an_async_stream_ends_the_request(endpoint: str, prompt: A
 async def test_cancelling_a_task_ends_the_request(endpoint: str, prompt: Any) -> None:
     llm, backend = recorded(delay=0.001)
     task = asyncio.create_task(getattr(llm, endpoint)(prompt))
-    await auntil(lambda: backend.steps > 2)
+    await until(lambda: backend.steps > 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await auntil(lambda: over(backend))
+    await until(lambda: over(backend))
     steps = backend.steps
     await asyncio.sleep(0.02)
     assert backend.steps == steps < 400
@@ -92,11 +86,11 @@ async def test_cancelling_a_task_that_reads_a_stream_ends_the_request() -> None:
             pass
 
     task = asyncio.create_task(read())
-    await auntil(lambda: backend.steps > 2)
+    await until(lambda: backend.steps > 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await auntil(lambda: over(backend))
+    await until(lambda: over(backend))
 
 
 @pytest.mark.parametrize(("endpoint", "prompt"), [("achat", HELLO), ("astream_complete", "Hello")])
@@ -104,11 +98,12 @@ async def test_the_event_loop_runs_on(endpoint: str, prompt: Any) -> None:
     """One id of the script waits until the loop has turned 20 times: a blocked loop would never get there."""
     turns = 0
     gate = threading.Event()
+    passed: list[bool] = []
     engine = scripted_engine(lambda request: gated())
 
     def gated() -> Any:
         yield 40
-        gate.wait()
+        passed.append(gate.wait(PATIENCE))
         yield 41
 
     llm = LocalLLM(engine=engine)
@@ -126,12 +121,12 @@ async def test_the_event_loop_runs_on(endpoint: str, prompt: Any) -> None:
             gate.set()
         await asyncio.sleep(0.001)
     await task
-    assert turns >= 20
+    assert passed == [True]
     assert backend_of(engine).steps == 2
 
 
 async def test_async_calls_run_side_by_side() -> None:
-    both = threading.Barrier(2)
+    both = threading.Barrier(2, timeout=PATIENCE)
 
     def meet(request: Any) -> Any:
         both.wait()  # passes only when two requests are under way at once
@@ -143,18 +138,19 @@ async def test_async_calls_run_side_by_side() -> None:
 
 async def test_loading_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = threading.Event()
+    passed: list[bool] = []
     engine = scripted_engine("Hi")
 
     def slow_load(model: Any, **options: Any) -> Any:
-        loaded.wait()
+        passed.append(loaded.wait(PATIENCE))
         return engine
 
     monkeypatch.setattr("chatlocal.integrations.llama_index.shared_engine", slow_load)
     task = asyncio.create_task(LocalLLM("some/model").achat(HELLO))
     await asyncio.sleep(0.01)  # comes back although the load waits
-    assert not task.done()
     loaded.set()
     assert (await task).message.content == "Hi"
+    assert passed[0]
 
 
 @pytest.mark.parametrize("endpoint", ["stream_chat", "astream_chat"])

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from chatlocal.engine.constraints import json_schema
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 from chatlocal.integrations.llama_index import LocalLLM
-from tests.integrations.llama_index_calls import ask, prompts, recorded_events, text_of
+from tests.integrations.llama_index_calls import ask, prompts, recorded_events, text_of, until
 from tests.scripted import backend_of, scripted_engine
 from tests.tiny import tiny_tokenizer
 
@@ -165,9 +165,8 @@ async def test_closing_an_async_structured_stream_ends_the_request() -> None:
     await stream.aclose()
     backend = backend_of(llm.engine)
     # A scripted stream is closed by the thread that steps it.
-    while backend.running:
-        pass
-    assert backend.closed == 1
+    await until(lambda: backend.closed == 1)
+    assert backend.running == 0
 
 
 # StructuredLLM of the core calls the deprecated .json() of its Pydantic objects while it streams.
