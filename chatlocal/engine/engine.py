@@ -17,6 +17,7 @@ from chatlocal.engine.errors import ContextOverflow, EngineClosed, UnsupportedIn
 from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
 from chatlocal.engine.generation_defaults import complete, end_ids
+from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
 from chatlocal.engine.runtime.backend import Backend, Request
@@ -170,6 +171,19 @@ class Engine:
             return messages
         return self._choice.family.render(read_messages(messages), read_tools(tools) or None, **options)
 
+    def ask_for_json(self, messages: Messages, schema: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
+        """The messages with the request for an answer of this JSON Schema, worded for this model.
+
+        Wording alone: pass a `spec` to `stream` to have the schema enforced. Models that were not trained for tools
+        get worked examples where the prompt stays within half of the context.
+        """
+        if self._choice.family.renders_tools:
+            return ask_for_json(messages, schema, trained=True)
+        asked = ask_for_json(messages, schema)
+        if self.context_length and self.count_tokens(asked, merge_system=True) > self.context_length // 2:
+            return ask_for_json(messages, schema, examples=False)
+        return asked
+
     def count_tokens(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> int:
         """How many ids the prompt of these messages has."""
         return len(self.render(messages, tools, **options).ids(self.tokenizer))
@@ -241,6 +255,6 @@ class Engine:
             logprobs=sampling.logprobs,
         )
         # A family's stop strings are guesses about prose; a constrained answer ends where its grammar says.
-        stops = sampling.stop if spec is not None else (*sampling.stop, *prompt.stop_strings)
+        stops = sampling.stop if spec is not None else (*sampling.stop, *prompt.stop_texts(self.tokenizer))
         reader = AnswerReader(self.tokenizer, stops, len(ids))
         return _Prepared(request, reader, None if timeout is None else time.monotonic() + timeout)

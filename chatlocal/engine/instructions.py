@@ -36,18 +36,24 @@ _DEEPEST_SHELL = 4
 
 
 def ask_for_json(
-    messages: Iterable[ChatMessage | Mapping[str, Any]], schema: Mapping[str, Any], *, trained: bool = False
+    messages: Iterable[ChatMessage | Mapping[str, Any]],
+    schema: Mapping[str, Any],
+    *,
+    trained: bool = False,
+    examples: bool = True,
 ) -> tuple[ChatMessage, ...]:
     """The conversation with the request to answer its last user turn as JSON that fits `schema` (a JSON Schema).
 
-    `trained`: the model knows JSON Schema, so it gets the schema itself and no worked examples.
+    `trained`: the model knows JSON Schema, so it gets the schema itself and no worked examples. `examples=False`
+    leaves them out for other models too; they take about 150 tokens.
     """
     turns = read_messages(messages)
     if trained:
         return _with_wish(turns, f"Answer as JSON that fits this JSON schema: {_json(schema)}")
     opening = 1 if turns[0].role == "system" else 0
     asked = _with_wish(turns[opening:], f"Answer as {describe(schema)}")
-    return (*turns[:opening], *_worked_examples(_shell(schema)), *asked)
+    worked = _worked_examples(_shell(schema)) if examples else ()
+    return (*turns[:opening], *worked, *asked)
 
 
 def _worked_examples(shell: tuple[str | None, ...]) -> Iterable[ChatMessage]:

@@ -90,9 +90,7 @@ class ChatLocal(BaseChatModel):
     num_threads: int | None = None
     template: str | None = Field(default_factory=from_env("CHATLOCAL_TEMPLATE", default=None))
     max_batch: int | None = None
-    given_engine: Engine | None = Field(
-        default=None, validation_alias=AliasChoices("engine", "given_engine"), exclude=True, repr=False
-    )
+    given_engine: Engine | None = Field(default=None, alias="engine", exclude=True, repr=False)
     api_key: SecretStr | None = Field(default=None, exclude=True, repr=False)
     """Taken because code written for a server passes it; nothing here needs one."""
 
@@ -181,7 +179,7 @@ class ChatLocal(BaseChatModel):
         call = read_call(self._defaults(), stop, kwargs)
         engine = self._engine_for(call.model)
         writer = ChunkWriter(call.model or self._model_name(), call.function)
-        events = _start(engine.stream, messages, call)
+        events = _start(engine, engine.stream, messages, call)
         try:
             for event in events:
                 chunk = writer.write(event)
@@ -201,7 +199,7 @@ class ChatLocal(BaseChatModel):
         call = read_call(self._defaults(), stop, kwargs)
         engine = await self._aengine_for(call.model)
         writer = ChunkWriter(call.model or self._model_name(), call.function)
-        events = _start(engine.astream, messages, call)
+        events = _start(engine, engine.astream, messages, call)
         try:
             async for event in events:
                 chunk = writer.write(event)
@@ -266,7 +264,7 @@ class ChatLocal(BaseChatModel):
         if not messages:
             return 0
         declared = [convert_to_openai_tool(tool) for tool in tools or ()]
-        return self.engine.count_tokens(to_chat_messages(messages), declared or None)
+        return self.engine.count_tokens(to_chat_messages(messages), declared or None, merge_system=True)
 
     # what others ask about the model
 
@@ -342,23 +340,27 @@ class ChatLocal(BaseChatModel):
         return {"model": self._model_name()} if named else {}
 
 
-def _start(open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
+def _start(engine: Engine, open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
     """Open the stream of events, sync or async."""
     try:
         return open_stream(
-            call.prompt(to_chat_messages(messages)),
+            call.prompt(to_chat_messages(messages), engine),
             spec=call.spec,
             sampling=call.sampling,
             timeout=call.timeout,
+            # Chains put system messages everywhere, so they go into a user turn where a model has no place for them.
+            merge_system=True,
         )
     except ContextOverflow as error:
         raise PromptTooLong(error.prompt_tokens, error.context_length) from error
 
 
 def _known(model: type[ChatLocal]) -> set[str]:
-    aliases = (field.validation_alias for field in model.model_fields.values())
-    choices = (alias.choices for alias in aliases if isinstance(alias, AliasChoices))
-    return {*model.model_fields, *(str(name) for names in choices for name in names)}
+    known = set(model.model_fields)
+    for field in model.model_fields.values():
+        alias = field.validation_alias
+        known.update(str(name) for name in (alias.choices if isinstance(alias, AliasChoices) else [alias]) if name)
+    return known
 
 
 def _without_loading(settings: dict[str, Any]) -> dict[str, Any]:

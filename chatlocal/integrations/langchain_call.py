@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from chatlocal.engine.constraints import Spec, json_schema
+from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool
 from chatlocal.integrations.langchain_schemas import read_schema
 
@@ -44,9 +44,9 @@ class Call:
     spec: Spec | None = None
     function: str | None = None
 
-    def prompt(self, messages: Iterable[ChatMessage]) -> tuple[ChatMessage, ...]:
+    def prompt(self, messages: Iterable[ChatMessage], engine: Engine) -> tuple[ChatMessage, ...]:
         """The conversation, with the wish for the form where one was asked for."""
-        return tuple(messages) if self.schema is None else ask_for_json(messages, self.schema)
+        return tuple(messages) if self.schema is None else engine.ask_for_json(messages, self.schema)
 
 
 def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: Mapping[str, Any]) -> Call:

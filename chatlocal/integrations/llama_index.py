@@ -21,7 +21,6 @@ from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.events import Event
 from chatlocal.engine.families import Prompt
 from chatlocal.engine.generation_defaults import DEFAULT_MAX_TOKENS, complete
-from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import Sampling
 from chatlocal.engine.shared import shared_engine
 from chatlocal.engine.written_prompt import written_prompt
@@ -224,7 +223,7 @@ class LocalLLM(StructuredPrediction):
             messages = self._extend_messages(messages)
         asked = to_engine(messages)
         if options.schema is not None:
-            asked = ask_for_json(asked, options.schema)
+            asked = self.engine.ask_for_json(asked, options.schema)
         if self.messages_to_prompt in (None, core_messages_to_prompt):
             return asked, options
         messages = messages if options.schema is None else from_engine(asked)
