@@ -51,6 +51,7 @@ async def async_arrivals(stream: Iterator[TokenEvent], deadline: float | None) -
             stream.close()
     loop = asyncio.get_running_loop()
     stepper = _Stepper()
+    step: asyncio.Future[TokenEvent | None] | None = None
     try:
         while True:
             step = loop.run_in_executor(stepper, next, stream, None)
@@ -62,7 +63,9 @@ async def async_arrivals(stream: Iterator[TokenEvent], deadline: float | None) -
                 return
             yield stepped
     finally:
-        # The step under way cannot be interrupted; closing is queued behind it.
+        # The step under way cannot be interrupted: nobody waits for it any more, and closing is queued behind it.
+        if step is not None:
+            step.cancel()
         stepper.submit(_close, stream)
         stepper.shutdown(wait=False)
 
