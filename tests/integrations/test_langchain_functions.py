@@ -58,7 +58,7 @@ class TestCall:
         assert reply.response_metadata["finish_reason"] == "function_call"
         request = backend_of(model.engine).requests[-1]
         assert set(json.loads(request.constraint_spec.source)["properties"]) == {"name", "color", "fav_food"}
-        assert "A dog to record." in tiny_tokenizer().decode(request.prompt_ids)
+        assert "The dog's color" in tiny_tokenizer().decode(request.prompt_ids)
 
     async def test_streams_its_name_once(self) -> None:
         model = chat()

@@ -78,7 +78,7 @@ async def test_every_kind_of_schema(kind: str, method: Any, strict: bool | None)
     assert await chain.ainvoke("Tell me about Harry.") == expected
     spec = backend_of(model.engine).requests[-1].constraint_spec
     assert set(json.loads(spec.source)["properties"]) == {"name", "age", "foods"}
-    assert '"age"' in prompt(model)
+    assert "age" in prompt(model)  # in whatever words
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)

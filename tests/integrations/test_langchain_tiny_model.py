@@ -23,7 +23,7 @@ class Dog(BaseModel):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = save_tiny(tmp_path_factory.mktemp("models") / "tiny")
+    folder = save_tiny(tmp_path_factory.mktemp("models") / "tiny", max_position_embeddings=2048)
     yield folder
     chat(folder).engine.close()
 
