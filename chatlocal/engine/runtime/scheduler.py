@@ -18,9 +18,10 @@ from chatlocal.engine.runtime.backend import Done, IdLogprob, Tokens
 from chatlocal.engine.runtime.runner import Runner
 from chatlocal.engine.runtime.sequence import Sequence
 
-# Prompt ids for each forward: many while nobody else is waiting for an id, few while streams are running.
-_PREFILL_IDLE = 512
-_PREFILL_BUSY = 64
+# Prompt ids for each forward, of one prompt and of all (padding counted): many while nobody is waiting for an id, so
+# that prompts which arrive together start together; few while streams are running.
+_PREFILL_IDLE = (512, 1024)
+_PREFILL_BUSY = (64, 64)
 
 
 @dataclass
@@ -149,13 +150,13 @@ class Scheduler:
 
     def _prefill(self) -> None:
         """One forward over the next pieces of the oldest prompts."""
-        budget = _PREFILL_BUSY if self._decoding else _PREFILL_IDLE
+        piece, together = _PREFILL_BUSY if self._decoding else _PREFILL_IDLE
         work: list[tuple[Sequence, int]] = []
         widest = 0
         for sequence in self._prefilling:
-            count = min(sequence.pending, budget) if self._runner.in_pieces else sequence.pending
+            count = min(sequence.pending, piece) if self._runner.in_pieces else sequence.pending
             widest = max(widest, count)
-            if work and widest * (len(work) + 1) > budget:
+            if work and widest * (len(work) + 1) > together:
                 break
             work.append((sequence, count))
         self._forward(work, len(self._decoding))
