@@ -68,8 +68,8 @@ LENGTHS = (3, 30, 12, 1, 19)
 
 def assert_generates(model: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Five requests at once, prompts read in pieces, against transformers; says how the model ran."""
-    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", 8)
-    monkeypatch.setattr(scheduler, "_PREFILL_BUSY", 3)
+    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (8, 16))
+    monkeypatch.setattr(scheduler, "_PREFILL_BUSY", (3, 3))
     prompts = [prompt(length, seed=length) for length in LENGTHS]
     with tiny_backend(model) as backend:
         together = run_together(backend, [request(ids, new=8) for ids in prompts])

@@ -53,8 +53,8 @@ def test_greedy_is_generate_where_the_cache_grows(backend: TorchBackend, monkeyp
 def test_a_prompt_read_in_pieces_gives_what_it_gives_whole(
     backend: TorchBackend, monkeypatch: pytest.MonkeyPatch, pieces: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", pieces[0])
-    monkeypatch.setattr(scheduler, "_PREFILL_BUSY", pieces[1])
+    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (pieces[0], 2 * pieces[0]))
+    monkeypatch.setattr(scheduler, "_PREFILL_BUSY", (pieces[1], pieces[1]))
     prompts = [prompt(length, seed=length) for length in (1, 40, 3, 17, 80, 2)]
     together = run_together(backend, [request(ids, new=10) for ids in prompts])
     assert together == [generated(MODEL, ids, 10) for ids in prompts]
