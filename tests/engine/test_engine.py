@@ -1,0 +1,497 @@
+"""From messages to events: over scripted backends, and over tiny models."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from transformers import GenerationConfig
+
+from chatlocal.engine import constraints
+from chatlocal.engine.engine import Engine
+from chatlocal.engine.errors import (
+    ContextOverflow,
+    EngineClosed,
+    GenerationTimeout,
+    UnsupportedInput,
+    UnsupportedSchema,
+)
+from chatlocal.engine.events import Event, Finish, Text, collect
+from chatlocal.engine.messages import Sampling
+from chatlocal.engine.written_prompt import written_prompt
+from tests.engine.runtime.running import generated, scheduler_threads, wait_for
+from tests.scripted import backend_of, scripted_engine, spell
+from tests.tiny import tiny_model, tiny_tokenizer
+
+HELLO = [{"role": "user", "content": "hello"}]
+LONG = Sampling(max_tokens=100_000)
+
+
+def tiny_engine(max_batch: int = 16, **config: Any) -> Engine:
+    return Engine(tiny_model(**config), tiny_tokenizer(), max_batch=max_batch)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with tiny_engine() as engine:
+        yield engine
+
+
+@pytest.fixture
+def endless() -> Iterator[Engine]:
+    """Four slots, room for 100,000 ids, and no id that ends an answer: what runs runs until it is stopped."""
+    model, tokenizer = tiny_model(max_position_embeddings=200_000), tiny_tokenizer()
+    model.generation_config.eos_token_id = None
+    tokenizer.eos_token_id = None
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    with Engine(model, tokenizer, max_batch=4) as engine:
+        yield engine
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+def finish_of(events: list[Event]) -> Finish:
+    finish = events[-1]
+    assert isinstance(finish, Finish)
+    return finish
+
+
+def idle(engine: Engine) -> bool:
+    stats = engine.stats()
+    return stats["running"] == 0 and stats["waiting"] == 0
+
+
+def begun(engine: Engine) -> int:
+    return engine.stats()["running"] + engine.stats()["waiting"]
+
+
+def prompt_of(length: int, engine: Engine) -> Any:
+    """A written prompt of exactly so many ids."""
+    prompt = written_prompt("<|im_start|>" * (length - 1) + "x", engine.tokenizer)
+    assert len(prompt.ids(engine.tokenizer)) == length
+    return prompt
+
+
+# an answer
+
+
+def test_an_answer_is_what_generate_decodes(engine: Engine) -> None:
+    reply = engine.generate(HELLO, sampling=Sampling(max_tokens=20))
+    ids = engine.render(HELLO).ids(engine.tokenizer)
+    expected = generated(engine.model, ids, 20)
+    expected = expected[: expected.index(2)] if 2 in expected else expected
+    assert reply.message.content == engine.tokenizer.decode(expected, skip_special_tokens=True)
+    assert (reply.finish.usage.prompt, reply.finish.usage.completion) == (len(ids), len(expected))
+
+
+def test_streams_and_whole_answers_agree(engine: Engine) -> None:
+    sampling = Sampling(temperature=1.0, seed=4, max_tokens=30)
+    whole = engine.generate(HELLO, sampling=sampling)
+    assert collect(engine.stream(HELLO, sampling=sampling)) == whole
+    assert asyncio.run(engine.agenerate(HELLO, sampling=sampling)) == whole
+
+
+def test_nothing_is_submitted_before_the_first_event_is_asked_for() -> None:
+    engine = scripted_engine("hello")
+    stream = engine.stream(HELLO)
+    assert backend_of(engine).requests == []
+    assert text_of(list(stream)) == "hello"
+
+
+def test_an_untold_temperature_is_the_models(engine: Engine, recwarn: pytest.WarningsRecorder) -> None:
+    engine.model.generation_config = config = GenerationConfig(do_sample=True, temperature=0.6, eos_token_id=2)
+    before = config.to_dict()
+    with Engine(engine.model, engine.tokenizer) as sampling_engine:
+
+        def answers(temperature: float | None) -> set[str]:
+            return {
+                str(sampling_engine.generate(HELLO, sampling=Sampling(temperature, seed=seed, max_tokens=12)).message)
+                for seed in range(4)
+            }
+
+        assert len(answers(None)) > 1
+        assert len(answers(0) | answers(0.0)) == 1
+        assert answers(None) == answers(0.6)
+    assert config.to_dict() == before
+    assert not recwarn.list
+
+
+def test_a_tokenizer_that_returns_token_types_is_no_trouble() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    assert "token_type_ids" in tokenizer("hello")
+    with Engine(tiny_model(), tokenizer) as engine:
+        assert engine.generate(HELLO, sampling=Sampling(max_tokens=3)).finish.usage.completion <= 3
+
+
+def test_describe_and_stats(engine: Engine) -> None:
+    engine.generate(HELLO, sampling=Sampling(max_tokens=3))
+    described = engine.describe()
+    assert described["context_length"] == 512
+    assert described["end_ids"] == [2]
+    assert (described["device"], described["dtype"]) == ("cpu", "torch.float32")
+    assert "share one forward" in described["batching"]
+    assert engine.stats()["forwards"] >= 1
+    assert engine.stats()["running"] == 0
+
+
+# the context
+
+
+def test_a_prompt_longer_than_the_context_is_refused_before_any_work() -> None:
+    with tiny_engine(max_position_embeddings=64) as engine:
+        engine.tokenizer.model_max_length = int(1e30)
+        for call in (engine.stream, engine.astream, engine.generate):
+            with pytest.raises(ContextOverflow) as raised:
+                call(prompt_of(70, engine))
+            assert (raised.value.prompt_tokens, raised.value.context_length) == (70, 64)
+            assert "70" in str(raised.value)
+            assert "64" in str(raised.value)
+        with pytest.raises(ContextOverflow, match="room for at least one"):
+            engine.stream(prompt_of(64, engine))
+        assert engine.stats()["forwards"] == 0
+
+
+@pytest.mark.parametrize(("length", "room"), [(60, 4), (63, 1)])
+def test_the_answer_fits_into_the_context(length: int, room: int) -> None:
+    with tiny_engine(max_position_embeddings=64) as engine:
+        engine.model.generation_config.eos_token_id = None
+        engine.tokenizer.eos_token_id = None
+        reply = engine.generate(prompt_of(length, engine), sampling=Sampling(max_tokens=100))
+        assert reply.finish.reason == "length"
+        assert (reply.finish.usage.prompt, reply.finish.usage.completion) == (length, room)
+
+
+def test_an_unknown_context_is_no_limit() -> None:
+    engine = scripted_engine("hello", context_length=int(1e30))
+    assert engine.context_length is None
+    engine.generate(prompt_of(2000, engine), sampling=Sampling(max_tokens=3000))
+    assert backend_of(engine).requests[0].sampling.max_tokens == 3000
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    engine = scripted_engine("hello")
+    with pytest.raises(UnsupportedInput, match="empty"):
+        engine.stream(written_prompt("", engine.tokenizer))
+    with pytest.raises(UnsupportedInput, match="no messages"):
+        engine.stream([])
+
+
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan")])
+def test_a_timeout_that_is_no_time_is_refused(timeout: float) -> None:
+    with pytest.raises(UnsupportedInput, match="timeout"):
+        scripted_engine("hello").stream(HELLO, timeout=timeout)
+
+
+# ends
+
+
+@pytest.mark.parametrize("configured", [300, [300, 301], None])
+def test_every_end_id_ends_the_answer(configured: Any) -> None:
+    """The tokenizer's, the configuration's and the family's: none is in the text, and nothing comes after."""
+    ends = {2} | ({300} if configured else set())
+    for end in ends:
+        ids = (*spell("Hello"), 0, *spell("!"), end, *spell("assistant\nHello"))
+        engine = scripted_engine(ids)
+        engine._generation_config = GenerationConfig(eos_token_id=configured)
+        reply = engine.generate(HELLO)
+        assert reply.message.content == "Hello!"
+        assert reply.finish.reason == "stop"
+        assert reply.finish.usage.completion == len(spell("Hello")) + 1 + len(spell("!"))
+        assert backend_of(engine).steps == reply.finish.usage.completion + 1
+
+
+STOPPING = "one two\nUser: three" + " and so on" * 300
+
+
+@pytest.mark.parametrize("how", ["stream", "astream", "generate"])
+def test_a_stop_text_really_stops(how: str) -> None:
+    engine = scripted_engine(STOPPING, context_length=100_000)
+    sampling = Sampling(stop=("\nUser:",))
+    if how == "generate":
+        reply = engine.generate(HELLO, sampling=sampling)
+    elif how == "stream":
+        reply = collect(engine.stream(HELLO, sampling=sampling))
+    else:
+        reply = asyncio.run(engine.agenerate(HELLO, sampling=sampling))
+    ids = spell(STOPPING)
+    needed = next(count for count in range(len(ids)) if "\nUser:" in engine.tokenizer.decode(ids[:count]))
+    assert reply.message.content == "one two"
+    assert (reply.finish.reason, reply.finish.stop) == ("stop", "\nUser:")
+    assert reply.finish.usage.completion == needed
+    backend = backend_of(engine)
+    wait_for(lambda: backend.running == 0, "the request is closed")
+    assert backend.steps == needed
+    assert backend.closed == 1
+
+
+def test_the_slot_is_free_before_finish_is_read() -> None:
+    engine = scripted_engine(STOPPING, context_length=100_000)
+    stream = engine.stream(HELLO, sampling=Sampling(stop=("two",)))
+    while not isinstance(next(stream), Finish):
+        pass
+    assert backend_of(engine).running == 0
+
+
+async def test_the_slot_is_free_before_an_event_loop_reads_finish() -> None:
+    engine = scripted_engine(STOPPING, context_length=100_000)
+    stream = engine.astream(HELLO, sampling=Sampling(stop=("two",)))
+    while not isinstance(await anext(stream), Finish):
+        pass
+    await asyncio.to_thread(wait_for, lambda: backend_of(engine).running == 0, "the request is closed")
+
+
+# cancelling
+
+
+def test_closing_a_stream_frees_its_slot(endless: Engine) -> None:
+    stream = endless.stream(HELLO, sampling=LONG)
+    next(stream)
+    next(stream)
+    stream.close()
+    wait_for(lambda: idle(endless), "the slot is free")
+    assert endless.generate(HELLO, sampling=Sampling(max_tokens=3)).finish.usage.completion == 3
+
+
+def test_abandoning_a_stream_frees_its_slot(endless: Engine) -> None:
+    for event in endless.stream(HELLO, sampling=LONG):
+        assert isinstance(event, Text)
+        break
+    gc.collect()
+    wait_for(lambda: idle(endless), "the slot is free")
+
+
+@pytest.mark.parametrize("others", [0, 4])
+def test_a_timeout_ends_running_and_waiting_calls(endless: Engine, others: int) -> None:
+    busy = [endless.stream(HELLO, sampling=LONG) for _ in range(others)]
+    for stream in busy:
+        next(stream)
+    with pytest.raises(GenerationTimeout):
+        endless.generate(HELLO, sampling=LONG, timeout=0.05)
+    wait_for(lambda: begun(endless) == others, "only the others run")
+    with pytest.raises(GenerationTimeout):
+        asyncio.run(endless.agenerate(HELLO, sampling=LONG, timeout=0.05))
+    for stream in busy:
+        stream.close()
+    wait_for(lambda: idle(endless), "the slots are free")
+
+
+@pytest.mark.parametrize("others", [0, 4])
+async def test_cancelling_a_task_ends_running_and_waiting_calls(endless: Engine, others: int) -> None:
+    busy = [endless.stream(HELLO, sampling=LONG) for _ in range(others)]
+    for stream in busy:
+        next(stream)
+    task = asyncio.create_task(endless.agenerate(HELLO, sampling=LONG))
+    await asyncio.to_thread(wait_for, lambda: begun(endless) == others + 1, "it runs or waits")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for stream in busy:
+        stream.close()
+    await asyncio.to_thread(wait_for, lambda: idle(endless), "the slots are free")
+    reply = await endless.agenerate(HELLO, sampling=Sampling(max_tokens=3))
+    assert reply.finish.usage.completion == 3
+
+
+async def test_leaving_an_async_stream_frees_its_slot(endless: Engine) -> None:
+    stream = endless.astream(HELLO, sampling=LONG)
+    await anext(stream)
+    await stream.aclose()
+    await asyncio.to_thread(wait_for, lambda: idle(endless), "the slot is free")
+    async for _ in endless.astream(HELLO, sampling=LONG):
+        break
+    gc.collect()
+    await asyncio.to_thread(wait_for, lambda: idle(endless), "the abandoned one's slot is free")
+
+
+def test_an_async_stream_whose_loop_is_gone_frees_its_slot(endless: Engine) -> None:
+    stream = endless.astream(HELLO, sampling=LONG)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(anext(stream))
+    loop.close()
+    del stream
+    gc.collect()
+    wait_for(lambda: idle(endless), "the slot is free")
+
+
+# event loops
+
+
+async def test_many_async_calls_at_once_do_not_block_the_loop(engine: Engine) -> None:
+    prompts = [[{"role": "user", "content": f"number {number}"}] for number in range(12)]
+    alone = [engine.generate(prompt, sampling=Sampling(max_tokens=10)) for prompt in prompts]
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    ticker = asyncio.create_task(tick())
+    together = await asyncio.gather(*[engine.agenerate(prompt, sampling=Sampling(max_tokens=10)) for prompt in prompts])
+    ticker.cancel()
+    assert together == alone
+    assert ticks > 10
+
+
+def test_several_loops_in_several_threads(engine: Engine) -> None:
+    prompts = [[{"role": "user", "content": f"number {number}"}] for number in range(4)]
+    alone = [engine.generate(prompt, sampling=Sampling(max_tokens=10)) for prompt in prompts]
+    results: dict[int, Any] = {}
+
+    def run(number: int) -> None:
+        results[number] = asyncio.run(engine.agenerate(prompts[number], sampling=Sampling(max_tokens=10)))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [results[number] for number in range(4)] == alone
+
+
+async def test_a_constraint_is_compiled_beside_the_event_loop(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    compile = type(engine.backend).prepare
+
+    def watched(*arguments: Any) -> None:
+        threads.append(threading.current_thread())
+        compile(*arguments)
+
+    monkeypatch.setattr(type(engine.backend), "prepare", watched)
+    reply = await engine.agenerate(HELLO, spec=constraints.regex("[0-9]{3}"))
+    assert str(reply.message.content).isdigit()
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+    with pytest.raises(UnsupportedSchema):
+        await engine.agenerate(HELLO, spec=constraints.regex("(?=a)b"))
+
+
+# structured answers
+
+
+def test_structured_answers_twice_together_and_alone(engine: Engine) -> None:
+    """A constraint's state belongs to one request: a second call and the rows of a batch start afresh."""
+    spec = constraints.json_schema(
+        {"type": "object", "properties": {"a": {"enum": ["x", "yy", "zzz"]}}, "required": ["a"]}
+    )
+    prompts = [[{"role": "user", "content": "tell me " * count}] for count in (1, 7, 3)]
+    first = [engine.generate(prompt, spec=spec).message.content for prompt in prompts]
+    assert all(text in ('{"a": "x"}', '{"a": "yy"}', '{"a": "zzz"}') for text in first)
+    assert [engine.generate(prompt, spec=spec).message.content for prompt in prompts] == first
+    streams = [engine.stream(prompt, spec=spec) for prompt in prompts]
+    begun = [next(stream) for stream in streams]
+    together = [text_of([first, *stream]) for first, stream in zip(begun, streams, strict=True)]
+    assert together == first
+    with tiny_engine() as fresh:
+        assert [fresh.generate(prompt, spec=spec).message.content for prompt in prompts] == first
+
+
+# errors
+
+
+def test_an_error_of_the_model_reaches_the_caller_and_the_engine_goes_on(engine: Engine) -> None:
+    expected = engine.generate(HELLO, sampling=Sampling(max_tokens=6))
+    forward, calls = engine.model.forward, 0
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise RuntimeError("the model is broken")
+        return forward(*arguments, **options)
+
+    engine.model.forward = failing
+    stream = engine.stream(HELLO, sampling=Sampling(max_tokens=6, temperature=0))
+    seen: list[Event] = []
+    with pytest.raises(RuntimeError, match="the model is broken"):
+        seen.extend(stream)
+    assert str(expected.message.content).startswith(text_of(seen))
+    engine.model.forward = forward
+    assert engine.generate(HELLO, sampling=Sampling(max_tokens=6)) == expected
+
+
+@pytest.mark.parametrize("how", ["stream", "astream"])
+def test_a_backends_error_comes_after_what_it_gave(how: str) -> None:
+    engine = scripted_engine("one two three", fail_after=2)
+    seen: list[Event] = []
+
+    async def read() -> None:
+        async for event in engine.astream(HELLO):
+            seen.append(event)
+
+    with pytest.raises(RuntimeError, match="the script fails here"):
+        seen.extend(engine.stream(HELLO)) if how == "stream" else asyncio.run(read())
+    assert text_of(seen) == engine.tokenizer.decode(spell("one two three")[:2])
+    assert backend_of(engine).running == 0
+
+
+# closing
+
+
+def test_closing_ends_what_runs_and_refuses_what_comes(endless: Engine) -> None:
+    before = len(scheduler_threads())
+    stream = endless.stream(HELLO, sampling=LONG)
+    unread = endless.stream(HELLO, sampling=LONG)
+    next(stream)
+    assert len(scheduler_threads()) == before + 1
+    endless.close()
+    endless.close()
+    assert len(scheduler_threads()) == before
+    with pytest.raises(EngineClosed):
+        list(stream)
+    with pytest.raises(EngineClosed):
+        list(unread)
+    for call in (endless.stream, endless.astream, endless.generate):
+        with pytest.raises(EngineClosed, match="load it again"):
+            call(HELLO)
+    assert endless.closed
+
+
+def test_a_consumer_may_close_the_engine_it_reads_from(endless: Engine) -> None:
+    stream = endless.stream(HELLO, sampling=LONG)
+    with pytest.raises(EngineClosed):
+        collect(endless.close() or event for event in stream)
+    assert idle(endless)
+
+
+async def test_closing_ends_what_an_event_loop_waits_for(endless: Engine) -> None:
+    task = asyncio.create_task(endless.agenerate(HELLO, sampling=LONG))
+    await asyncio.to_thread(wait_for, lambda: endless.stats()["running"] == 1, "it runs")
+    await asyncio.to_thread(endless.close)
+    with pytest.raises(EngineClosed):
+        await task
+
+
+def test_the_context_manager_closes() -> None:
+    with tiny_engine() as engine:
+        engine.generate(HELLO, sampling=Sampling(max_tokens=2))
+    assert engine.closed
+
+
+def test_an_engine_that_nobody_holds_ends_its_thread() -> None:
+    before = set(scheduler_threads())
+    engine = tiny_engine()
+    engine.generate(HELLO, sampling=Sampling(max_tokens=2))
+    (thread,) = set(scheduler_threads()) - before
+    del engine
+    gc.collect()
+    assert not thread.is_alive()
+
+
+def test_an_engine_leaves_the_callers_model_usable() -> None:
+    model = tiny_model()
+    ids = torch.tensor([[5, 6, 7]])
+    before = model(input_ids=ids).logits
+    with Engine(model, tiny_tokenizer()) as engine:
+        engine.generate(HELLO, sampling=Sampling(max_tokens=4))
+        assert engine.model is model
+    assert torch.equal(model(input_ids=ids).logits, before)
