@@ -150,24 +150,30 @@ class Sampling:
     def __post_init__(self) -> None:
         stop: Any = self.stop  # callers may write a single text
         object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop))
-        for name, low, high in _RANGES:
+        for name, kind, low, high in _RANGES:
             value = getattr(self, name)
-            if value is not None and not (low <= value <= high):  # NaN fails every comparison, so it is refused too
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kind):
+                wanted = "a whole number" if kind is int else "a number"
+                raise UnsupportedInput(f"{name} must be {wanted}, got {value!r}.")
+            if not low <= value <= high:  # NaN fails every comparison, so it is refused too
                 raise UnsupportedInput(f"{name} must be between {low} and {high}, got {value}.")
         if any(not isinstance(text, str) or not text for text in self.stop):
             raise UnsupportedInput(f"stop takes texts of at least one character, got {list(self.stop)!r}.")
 
 
-_RANGES: tuple[tuple[str, float, float], ...] = (
-    ("temperature", 0, 100),
-    ("top_p", 0, 1),
-    ("top_k", 0, 2**31),
-    ("min_p", 0, 1),
-    ("repetition_penalty", 1e-6, 100),
-    ("presence_penalty", -100, 100),
-    ("frequency_penalty", -100, 100),
-    ("max_tokens", 1, 2**31),
-    ("logprobs", 0, 1000),
+_RANGES: tuple[tuple[str, Any, float, float], ...] = (
+    ("temperature", (int, float), 0, 100),
+    ("top_p", (int, float), 0, 1),
+    ("top_k", int, 0, 2**31),
+    ("min_p", (int, float), 0, 1),
+    ("repetition_penalty", (int, float), 1e-6, 100),
+    ("presence_penalty", (int, float), -100, 100),
+    ("frequency_penalty", (int, float), -100, 100),
+    ("seed", int, -(2**63), 2**64),
+    ("max_tokens", int, 1, 2**31),
+    ("logprobs", int, 0, 1000),
 )
 
 
