@@ -13,8 +13,17 @@ from chatlocal.engine.messages import ChatMessage, Image, Sampling, Tool, ToolCa
 
 @pytest.mark.parametrize(
     ("name", "role"),
-    [("user", "user"), ("human", "user"), ("developer", "system"), ("Assistant", "assistant"), ("model", "assistant")]
-    + [("function", "tool"), ("observation", "tool"), ("tool", "tool"), ("system", "system")],
+    [
+        ("user", "user"),
+        ("human", "user"),
+        ("developer", "system"),
+        ("system", "system"),
+        ("Assistant", "assistant"),
+        ("model", "assistant"),
+        ("function", "tool"),
+        ("observation", "tool"),
+        ("tool", "tool"),
+    ],
 )
 def test_roles_by_their_other_names(name: str, role: str) -> None:
     assert ChatMessage.of({"role": name, "content": "x"}).role == role
@@ -116,5 +125,5 @@ def test_sampling_refuses_what_cannot_be_meant(name: str, value: Any) -> None:
 
 
 def test_sampling_takes_one_stop_or_many() -> None:
-    assert Sampling(stop="END").stop == ("END",)  # type: ignore[arg-type]
-    assert Sampling(stop=["a", "b"]).stop == ("a", "b")  # type: ignore[arg-type]
+    assert Sampling(stop="END").stop == ("END",)
+    assert Sampling(stop=["a", "b"]).stop == ("a", "b")
