@@ -226,8 +226,8 @@ class LocalLLM(StructuredPrediction):
             asked = self.engine.ask_for_json(asked, options.schema)
         if self.messages_to_prompt in (None, core_messages_to_prompt):
             return asked, options
-        messages = messages if options.schema is None else from_engine(asked)
-        return self._written(self.messages_to_prompt(messages)), options
+        texts = from_engine(asked)  # refuses pictures, which a text cannot hold
+        return self._written(self.messages_to_prompt(messages if options.schema is None else texts)), options
 
     def _completion(
         self, prompt: str, formatted: bool, kwargs: dict[str, Any]

@@ -122,6 +122,12 @@ def test_what_a_text_model_cannot_read_is_refused_before_any_work(block: Any, na
     assert backend_of(llm.engine).requests == []
 
 
+def test_pictures_are_not_dropped_where_the_user_writes_the_prompt() -> None:
+    llm = LocalLLM(engine=scripted_engine("Hi"), messages_to_prompt=lambda messages: "prompt")
+    with pytest.raises(UnsupportedInput, match="image"):
+        llm.chat([ChatMessage(role="user", blocks=[TextBlock(text="See"), ImageBlock(image=PICTURE)])])
+
+
 def test_an_image_block_without_a_picture() -> None:
     with pytest.raises(UnsupportedInput, match="ImageBlock"):
         to_engine([ChatMessage(role="user", blocks=[ImageBlock()])])

@@ -108,7 +108,7 @@ def test_a_schema_reaches_prompt_and_backend() -> None:
     assert llm.complete("Hello", response_format=form).text == '{"name": "Rex"}'
     (request,) = backend_of(llm.engine).requests
     assert request.constraint_spec == json_schema(SCHEMA)
-    assert 'Answer as a JSON object with: name (text)' in llm.engine.tokenizer.decode(request.prompt_ids)
+    assert "Answer as a JSON object with: name (text)" in llm.engine.tokenizer.decode(request.prompt_ids)
 
 
 def test_a_schema_reaches_a_prompt_that_the_user_writes() -> None:
@@ -120,5 +120,5 @@ def test_a_schema_reaches_a_prompt_that_the_user_writes() -> None:
 
     llm = LocalLLM(engine=scripted_engine('{"name": "Rex"}'), messages_to_prompt=write)
     llm.complete("Hello", response_format={"type": "json_schema", "json_schema": {"schema": SCHEMA}})
-    assert 'Answer as a JSON object with: name (text)' in seen[0]
+    assert "Answer as a JSON object with: name (text)" in seen[0]
     assert "user: Hello" in seen[0]
