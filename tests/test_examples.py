@@ -34,7 +34,7 @@ def shown_by(example: str, *arguments: str) -> str:
 
 
 def tokens_written(shown: str) -> list[int]:
-    return [int(count) for count in re.findall(r"and (\d+) written", shown)]
+    return [int(count) for count in re.findall(r"\b(\d+) written in \d", shown)]
 
 
 def test_the_dog_example_prints_a_dog_and_its_speed() -> None:

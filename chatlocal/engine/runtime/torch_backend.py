@@ -69,7 +69,8 @@ class TorchBackend:
 
     def describe(self) -> dict[str, Any]:
         """How the model runs, for a person to read."""
-        return {"device": str(self._model.device), "dtype": str(self._model.dtype), "batching": self._how}
+        dtype = str(self._model.dtype).removeprefix("torch.")
+        return {"device": str(self._model.device), "dtype": dtype, "batching": self._how}
 
     def stats(self) -> dict[str, int]:
         scheduler = self._scheduler
