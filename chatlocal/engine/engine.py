@@ -219,6 +219,9 @@ class Engine:
         if close is not None:
             close()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        return self  # frameworks copy their settings; the model and its thread are shared
+
     def __enter__(self) -> Engine:
         return self
 

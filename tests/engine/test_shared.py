@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import threading
 import time
@@ -113,3 +114,13 @@ def test_an_engine_that_died_is_replaced(tmp_path: Path, monkeypatch: pytest.Mon
     assert second.generate(HELLO, sampling=Sampling(max_tokens=3)).finish.usage.completion <= 3
     second.close()
     gc.collect()
+
+
+def test_copies_of_a_front_end_share_their_engine() -> None:
+    from chatlocal import ChatLocal, LocalLLM
+
+    engine = scripted_engine("hello", "hello")
+    chat, llm = copy.deepcopy(ChatLocal(engine=engine)), copy.deepcopy(LocalLLM(engine=engine))
+    assert chat.engine is engine
+    assert llm.engine is engine
+    assert chat.invoke("hi").content == "hello"
