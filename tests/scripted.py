@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from chatlocal.engine.engine import Engine
@@ -38,6 +38,10 @@ class ScriptedBackend:
             script = self._scripts[min(len(self.requests), len(self._scripts) - 1)]
             self.requests.append(request)
         return self._replay(request, script(request) if callable(script) else script)
+
+    def score(self, prompt_ids: Sequence[int], continuations: Sequence[Sequence[int]]) -> list[float]:
+        """-0.5 for each id, as the ids of a script have it."""
+        return [-0.5 * len(ids) for ids in continuations]
 
     def _replay(self, request: Request, ids: Iterable[int]) -> Iterator[TokenEvent]:
         self._count(running=1)

@@ -23,6 +23,7 @@ from chatlocal.engine.errors import (
 )
 from chatlocal.engine.events import Event, Finish, Text, collect
 from chatlocal.engine.messages import Sampling
+from chatlocal.engine.runtime.backend import Backend
 from chatlocal.engine.written_prompt import written_prompt
 from tests.engine.runtime.running import generated, scheduler_threads, wait_for
 from tests.scripted import backend_of, scripted_engine, spell
@@ -82,6 +83,10 @@ def prompt_of(length: int, engine: Engine) -> Any:
 # an answer
 
 
+def test_a_scripted_backend_is_a_backend() -> None:
+    assert isinstance(scripted_engine("hello").backend, Backend)
+
+
 def test_an_answer_is_what_generate_decodes(engine: Engine) -> None:
     reply = engine.generate(HELLO, sampling=Sampling(max_tokens=20))
     ids = engine.render(HELLO).ids(engine.tokenizer)
@@ -136,7 +141,7 @@ def test_describe_and_stats(engine: Engine) -> None:
     described = engine.describe()
     assert described["context_length"] == 512
     assert described["end_ids"] == [2]
-    assert (described["device"], described["dtype"]) == ("cpu", "torch.float32")
+    assert (described["device"], described["dtype"]) == ("cpu", "float32")
     assert "share one forward" in described["batching"]
     assert engine.stats()["forwards"] >= 1
     assert engine.stats()["running"] == 0

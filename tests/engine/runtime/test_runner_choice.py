@@ -84,6 +84,16 @@ def test_plain_caches_share_forwards(name: str, monkeypatch: pytest.MonkeyPatch)
     assert assert_generates(model, monkeypatch) == "requests share one forward for each step"
 
 
+def test_padding_names_no_position_that_the_model_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last 20 ids of a prompt are read beside 50 of another: 30 pads, where the model has 8 positions left."""
+    model = architecture("gpt2", GPT_SIZES)
+    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (100, 100))
+    prompts = [prompt(120), prompt(50)]
+    with tiny_backend(model) as backend:
+        together = run_together(backend, [request(ids, new=5) for ids in prompts])
+    assert together == [generated(model, ids, 5) for ids in prompts]
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_other_caches_run_one_by_one_and_say_why(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,14 +138,18 @@ def test_an_error_between_forward_and_hand_over_is_not_reported_twice(
         return report(row, chosen, alternatives)
 
     monkeypatch.setattr(sampling, "report", failing)
+    both_wait = threading.Event()
+    Failing(monkeypatch, lambda work: len(work[0].request.prompt_ids) == 1 and not both_wait.wait(60))
+    before = backend.submit(request(prompt(1), new=1))
     first = Request(prompt(6), Sampling(max_tokens=1), logprobs=0)
     second = Request(prompt(6), Sampling(max_tokens=1), logprobs=7)
     events, broken = [backend.submit(one) for one in (first, second)]
-    assert list(events)[-1] == Done("length")
+    both_wait.set()
+    assert list(before)[-1] == list(events)[-1] == Done("length")
     with pytest.raises(RuntimeError, match="no report"):
         list(broken)
     stats = backend.stats()
-    assert (stats["finished"], stats["failed"]) == (1, 1)
+    assert (stats["finished"], stats["failed"]) == (2, 1)
 
 
 def test_a_grammar_that_fails_ends_its_own_request_only(backend: TorchBackend, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +199,13 @@ def test_logits_that_are_no_numbers_end_their_request_and_spoil_no_slot() -> Non
         lambda module, ids, output: output.masked_fill((ids[0] == 511).any(-1)[:, None, None], torch.nan)
     )
     with tiny_backend(model) as backend:
-        running = backend.submit(request(prompt(5), new=12))
-        spoiled = backend.submit(request((5, 511, 6), temperature=1.0, seed=1))
+        running = backend.submit(request(prompt(50), new=60))
+        spoiled = backend.submit(request((*prompt(40), 511), temperature=1.0, seed=1))
         with pytest.raises(FloatingPointError, match="float32"):
             list(spoiled)
+        # These get the spoiled slot, and are shorter than what it held and what they share a forward with.
         later = [backend.submit(request(prompt(2 + row, row))) for row in range(3)]
-        assert ids_of(running) == generated(MODEL, prompt(5), 12)
+        assert ids_of(running) == generated(MODEL, prompt(50), 60)
         assert [ids_of(stream) for stream in later] == [generated(MODEL, prompt(2 + row, row)) for row in range(3)]
 
 
