@@ -13,6 +13,8 @@ from chatlocal.engine.errors import UnsupportedSchema
 
 # Tried in this order for a schema without "$schema": older ones write items as a list, or exclusiveMinimum: true.
 _DRAFTS = (jsonschema.Draft202012Validator, jsonschema.Draft7Validator, jsonschema.Draft4Validator)
+# Whether a pattern compiles is for its reader to say: Python warns of some that ECMA takes.
+_NO_FORMATS = jsonschema.FormatChecker(formats=())
 _REF_STANDS_ALONE = (jsonschema.Draft7Validator, jsonschema.Draft6Validator, jsonschema.Draft4Validator)
 
 
@@ -22,13 +24,17 @@ def checker(schema: Any) -> Any:
     UnsupportedSchema when the schema breaks the rules of its draft.
     """
     named = isinstance(schema, dict) and "$schema" in schema
-    drafts = [validator_for(schema, default=_DRAFTS[0])] if named else list(_DRAFTS)
+    drafts: list[Any] = [validator_for(schema, default=_DRAFTS[0])] if named else list(_DRAFTS)
+    if jsonschema.Draft3Validator in drafts:
+        raise UnsupportedSchema("$schema", "", "draft 3 is not read: use draft 4 or later")
     first_error: SchemaError | None = None
     for draft in drafts:
         try:
-            draft.check_schema(schema)
+            draft.check_schema(schema, format_checker=_NO_FORMATS)
         except SchemaError as error:
             first_error = first_error or error
+        except RecursionError:
+            raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
         else:
             return draft(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
     assert first_error is not None

@@ -17,6 +17,9 @@ _MONTH_DAY = (
 _DATE = rf"(?:{_YEAR}-{_MONTH_DAY}|{_LEAP_YEAR}-02-29)"
 _TIME = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
 _ZONE = r"(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
+# A timedelta holds days up to 999,999,999, and no years or months.
+_SECONDS = r"\d{1,6}(?:\.\d{1,6})?S"
+_CLOCK = rf"(?:\d{{1,6}}H(?:\d{{1,6}}M)?(?:{_SECONDS})?|\d{{1,6}}M(?:{_SECONDS})?|{_SECONDS})"
 _HEX = "[0-9a-fA-F]"
 
 
@@ -31,6 +34,7 @@ PATTERNS = {
     # Pydantic's datetime takes one with or without a zone; its schema says "date-time" for both.
     "local-date-time": rf"^{_DATE}T{_TIME}{_ZONE}?$",
     "naive-date-time": rf"^{_DATE}T{_TIME}$",
+    "time-delta": rf"^-?P(?:\d{{1,6}}D(?:T{_CLOCK})?|T{_CLOCK}|\d{{1,5}}W)$",
     **{f"uuid{version}": _uuid(version) for version in range(1, 9)},
     "base64": r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
     "base64url": r"^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$",

@@ -24,7 +24,8 @@ from chatlocal.engine.constraints.patterns import translate
 from chatlocal.engine.constraints.references import References, escape
 from chatlocal.engine.errors import UnsupportedSchema
 
-MAX_DEPTH = 100
+# The backend counts characters in 32 bits.
+MAX_LENGTH = 2**32 - 1
 
 _REFUSED = {
     "contains": "give prefixItems, or check it after generation",
@@ -48,7 +49,10 @@ def normalise(schema: Any, *, closed: bool) -> Normalised:
     """UnsupportedSchema, with keyword and path, for what can be neither enforced nor left to validation."""
     if isinstance(schema, bool):
         schema = {} if schema else {"not": {}}
-    return _Normaliser(schema, closed).run()
+    try:
+        return _Normaliser(schema, closed).run()
+    except RecursionError:
+        raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
 
 
 class _Normaliser:
@@ -74,8 +78,6 @@ class _Normaliser:
 
     def _node(self, schema: Any, path: str) -> Any:
         """One schema rewritten: a dict, or False when no value is valid."""
-        if path.count("/") > 4 * MAX_DEPTH:
-            raise UnsupportedSchema("depth", path[:80] + "...", f"more than {MAX_DEPTH} levels")
         if isinstance(schema, bool):
             return {} if schema else False
         schema = meaningful(schema)
@@ -115,20 +117,25 @@ class _Normaliser:
         names = declared(schema, self._refs, path)
         nodes = []
         for leaves in self._alternatives.of(schema, path):
-            if "unevaluatedProperties" in schema and not any("additionalProperties" in leaf for leaf in leaves):
-                leaves = [*leaves, {"additionalProperties": schema["unevaluatedProperties"]}]
-                raise_if_unclear(schema, path)
-            nodes.append(self._plain(leaves, names, path))
+            others = schema.get("unevaluatedProperties", True)
+            if others is not True:
+                check_evaluated(schema, path)
+            nodes.append(self._plain(leaves, names, path, others))
         return _any(nodes)
 
-    def _plain(self, leaves: list[dict[str, Any]], names: Declared, path: str) -> Any:
-        """Schemas without parts that hold together, rewritten as one; `names` are those of the whole schema."""
+    def _plain(self, leaves: list[dict[str, Any]], names: Declared, path: str, others: Any = True) -> Any:
+        """Schemas without parts that hold together, rewritten as one.
+
+        `names` are those of the whole schema; `others` is for keys that none of the schemas speaks of.
+        """
         values = next((listed for leaf in leaves if (listed := finite(leaf)) is not None), None)
         if values is not None:
             values = [value for value in values if self._valid(value, {"allOf": leaves})]
             return {"enum": values} if values else False
-        merged = [draft4_bounds(leaf) for leaf in merge(leaves, path)]
-        if self._closed and names.closable and not names.explicit and merged:
+        merged = [draft4_bounds(leaf) for leaf in merge(leaves, path)] or [{}]
+        if others is not True and not any("additionalProperties" in leaf for leaf in leaves):
+            merged[0]["additionalProperties"] = others
+        if self._closed and names.closable and not names.explicit:
             first = merged[0]
             first["properties"] = dict.fromkeys(names.names, True) | first.get("properties", {})
             first["patternProperties"] = dict.fromkeys(names.patterns, True) | first.get("patternProperties", {})
@@ -136,13 +143,16 @@ class _Normaliser:
         nodes = [self._own(schema, path) for schema in merged]
         if any(node is False for node in nodes):
             return False
-        return nodes[0] if len(nodes) == 1 else {"allOf": nodes} if nodes else {}
+        return nodes[0] if len(nodes) == 1 else {"allOf": nodes}
 
     def _own(self, schema: dict[str, Any], path: str) -> Any:
         """The keywords of one schema without parts."""
         if schema.get("type") == []:
             return False
         out = {key: schema[key] for key in (*_AS_IT_IS, *_BOUNDS) if key in schema}
+        for keyword in ("minLength", "maxLength"):
+            if out.get(keyword, 0) > MAX_LENGTH:
+                raise UnsupportedSchema(keyword, path, f"at most {MAX_LENGTH:,}")
         further: list[Any] = []
         if "pattern" in schema:
             pattern = translate(schema["pattern"])
@@ -206,9 +216,9 @@ class _Normaliser:
         self._left.setdefault(f"{keyword} at {path or '/'}")
 
 
-def raise_if_unclear(schema: dict[str, Any], path: str) -> None:
+def check_evaluated(schema: dict[str, Any], path: str) -> None:
     """What an `if` or `not` has looked at does not count as evaluated, and the alternatives do not tell that apart."""
-    if schema["unevaluatedProperties"] is not True and schema.keys() & {"if", "not"}:
+    if schema.keys() & {"if", "not"}:
         raise UnsupportedSchema("unevaluatedProperties", path, "not beside if or not: name the keys")
 
 

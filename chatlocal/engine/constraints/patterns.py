@@ -8,18 +8,25 @@ from functools import lru_cache
 
 from llguidance import LLMatcher
 
+from chatlocal.engine.constraints.protocol import TooComplex
+from chatlocal.engine.constraints.regex_size import expanded_size
+
+MAX_SIZE = 20_000
+
 _TOKEN = re.compile(r"\\[pP]\{[^}]*\}|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\.|.", re.DOTALL)
 _CONTROL = re.compile(r"\\x[01].|\\u00[01].|\\[0abefnrtv]|[\x00-\x1f]", re.DOTALL)
 
 
 @lru_cache(maxsize=1024)
 def translate(pattern: str) -> str | None:
-    """The pattern in the backend's dialect, None for what it lacks, such as look-around and back-references.
+    """The pattern in the backend's dialect, None for what it lacks, such as look-around. TooComplex where it is huge.
 
     Inside a class, `[`, `&&`, `--` and `~~` are ordinary characters in ECMA and operators in Rust.
     llguidance 1.9 lets any escape through, a quote's or a backslash's too, where a class holds every control character;
     so a negated class shuts out the null character, and a pattern whose other classes hold them is refused.
     """
+    if expanded_size(pattern) > MAX_SIZE:
+        raise TooComplex(f"the pattern {pattern[:80]!r} is longer than {MAX_SIZE:,} characters once written out")
     out: list[str] = []
     in_class = False
     place = 0

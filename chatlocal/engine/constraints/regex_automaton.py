@@ -17,8 +17,11 @@ from typing import Any
 
 from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
 from chatlocal.engine.constraints.protocol import TooComplex
+from chatlocal.engine.constraints.regex_dialect import rust_pattern
+from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.errors import UnsupportedSchema
 
+MAX_SIZE = 1000  # characters and classes once repetitions are written out: more is not tried
 MAX_TRANSITIONS = 500_000
 MAX_STATES = 50_000
 MAX_SECONDS = 5.0
@@ -53,8 +56,10 @@ def regex_automaton(pattern: str) -> ByteAutomaton:
     """The automaton of a whole-text match. UnsupportedSchema for a pattern outside the dialect, TooComplex."""
     import outlines_core
 
+    if expanded_size(pattern) > MAX_SIZE:
+        raise TooComplex(f"written out it has more than {MAX_SIZE:,} characters and classes")
     path = str(Path(outlines_core.__file__).parents[1])
-    question = marshal.dumps((path, f"(?:{_unanchored(pattern)})\\x00", MAX_STATES, MAX_TRANSITIONS, MAX_BYTES))
+    question = marshal.dumps((path, f"(?:{rust_pattern(pattern)})\\x00", MAX_STATES, MAX_TRANSITIONS, MAX_BYTES))
     try:
         child = subprocess.run(
             [sys.executable or "python", "-I", "-S", "-c", _PROGRAM],
@@ -81,31 +86,3 @@ def regex_automaton(pattern: str) -> ByteAutomaton:
         state: {byte: to for byte, to in out.items() if byte < 256 and byte != SENTINEL} for state, out in edges.items()
     }
     return ByteAutomaton.build(inner, start, accepting)
-
-
-def _unanchored(pattern: str) -> str:
-    """Without `^` in front and `$` behind, which a whole-text match implies; not where they belong to a branch."""
-    if _has_branches(pattern):
-        return pattern
-    pattern = pattern.removeprefix("^")
-    escaped = len(pattern) - 1 - len(pattern[:-1].rstrip("\\"))
-    return pattern[:-1] if pattern.endswith("$") and escaped % 2 == 0 else pattern
-
-
-def _has_branches(pattern: str) -> bool:
-    """Whether there is a `|` outside every group and class."""
-    depth, in_class, escaped = 0, False, False
-    for char in pattern:
-        if escaped:
-            escaped = False
-        elif char == "\\":
-            escaped = True
-        elif in_class:
-            in_class = char != "]"
-        elif char == "[":
-            in_class = True
-        elif char in "()":
-            depth += 1 if char == "(" else -1
-        elif char == "|" and depth == 0:
-            return True
-    return False

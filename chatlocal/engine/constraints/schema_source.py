@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter
 
+from chatlocal.engine.constraints.pydantic_schemas import NarrowSchemas
 from chatlocal.engine.errors import UnsupportedInput
 
 
@@ -20,7 +21,7 @@ def schema_of(schema_or_type: Any) -> Any:
     if is_v1_model(schema_or_type):
         return schema_or_type.schema(by_alias=True)
     try:
-        return type_adapter(schema_or_type).json_schema(by_alias=True, mode="validation")
+        return type_adapter(schema_or_type).json_schema(by_alias=True, schema_generator=NarrowSchemas)
     except PydanticUserError as error:
         raise UnsupportedInput(f"Pydantic has no JSON Schema for {schema_or_type!r}: {error.message}") from error
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from chatlocal.engine.constraints.schema_source import schema_of
-from chatlocal.engine.errors import UnsupportedInput
+from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 
 KINDS = ("json_schema", "regex", "choice", "grammar")
 
@@ -52,7 +52,13 @@ def json_schema(schema_or_type: Any, *, closed: bool = True, separators: tuple[s
     item, key = separators
     if item.strip(" \t\r\n") != "," or key.strip(" \t\r\n") != ":":
         raise UnsupportedInput(f"Separators are a comma and a colon, white space around them, got {separators!r}.")
-    return Spec("json_schema", json.dumps(schema_of(schema_or_type), ensure_ascii=False), closed, (item, key))
+    try:
+        source = json.dumps(schema_of(schema_or_type), ensure_ascii=False)
+    except RecursionError:
+        raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise UnsupportedInput(f"The schema cannot be written as JSON: {error}") from error
+    return Spec("json_schema", source, closed, (item, key))
 
 
 def regex(pattern: str) -> Spec:

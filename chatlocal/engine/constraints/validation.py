@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 
 from chatlocal.engine.constraints.drafts import checker
 from chatlocal.engine.constraints.schema_source import is_v1_model, type_adapter
-from chatlocal.engine.errors import OutputInvalid
+from chatlocal.engine.errors import OutputInvalid, UnsupportedSchema
 
 
 def check(schema_or_type: Any, text: str) -> Any:
@@ -34,7 +35,10 @@ def check(schema_or_type: Any, text: str) -> Any:
 def _check_schema(schema: Any, text: str) -> Any:
     validator = checker(schema if isinstance(schema, bool) else dict(schema))
     value = _parse(text)
-    errors = sorted(validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
+    try:
+        errors = sorted(validator.iter_errors(value), key=lambda error: list(map(str, error.absolute_path)))
+    except re.error as error:
+        raise UnsupportedSchema("pattern", "", f"Python cannot read {error.pattern!r}: {error}") from error
     if errors:
         listed = "; ".join(f"{_place(error.absolute_path)}: {error.message[:200]}" for error in errors[:5])
         raise OutputInvalid(f"The answer does not fit the schema: {listed}", text)

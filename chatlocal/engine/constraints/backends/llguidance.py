@@ -17,8 +17,12 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.normalise import Normalised, normalise
+from chatlocal.engine.constraints.patterns import MAX_SIZE
 from chatlocal.engine.constraints.protocol import GrammarBackend, Tokens, TooComplex
+from chatlocal.engine.constraints.regex_dialect import rust_pattern
+from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.constraints.spec import Spec
+from chatlocal.engine.constraints.spelling import check_spelling
 from chatlocal.engine.errors import UnsupportedSchema
 
 if TYPE_CHECKING:
@@ -145,8 +149,11 @@ def _build(spec: Spec, tokens: Tokens) -> LLGuidanceGrammar:
     if spec.kind == "grammar":
         return LLGuidanceGrammar(LLMatcher.grammar_from_lark(spec.source), tokens, ())
     if spec.kind == "regex":
-        return LLGuidanceGrammar(LLMatcher.grammar_from_regex(spec.source), tokens, ())
+        if expanded_size(spec.source) > MAX_SIZE:
+            raise TooComplex(f"written out the regex has more than {MAX_SIZE:,} characters and classes")
+        return LLGuidanceGrammar(LLMatcher.grammar_from_regex(rust_pattern(spec.source)), tokens, ())
     normal = normalise(json.loads(spec.source), closed=spec.closed)
+    check_spelling(normal.schema, tokens)
     return LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
 
 
