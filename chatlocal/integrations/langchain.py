@@ -23,10 +23,11 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field, SecretStr, field_validator
 
 from chatlocal.engine import embedded
+from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.shared import shared_engine
-from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call, refuse_unknown
+from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call
 from chatlocal.integrations.langchain_messages import to_chat_messages
 from chatlocal.integrations.langchain_repair import Repairing
 from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter
@@ -103,7 +104,7 @@ class ChatLocal(BaseChatModel):
                 if settings.get("model_name") is not None:
                     raise UnsupportedInput("model and model_name are one setting: give one of them.")
                 settings["model"] = model
-            refuse_unknown(settings, _known(type(self)), f"argument of {type(self).__name__}")
+            refuse_unknown(settings, _known(type(self)), type(self).__name__)
             if settings.get("engine", settings.get("given_engine")) is not None:
                 settings = _without_loading(settings)
             super().__init__(**settings)

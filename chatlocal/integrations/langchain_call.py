@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from chatlocal.engine.call_arguments import read_logprobs, read_response_format, refuse_unknown
 from chatlocal.engine.constraints import Spec, json_schema
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import UnsupportedInput
@@ -51,7 +51,7 @@ class Call:
 
 def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: Mapping[str, Any]) -> Call:
     """`fields` are the model's settings, `arguments` the call's, which win. UnsupportedInput for unknown ones."""
-    refuse_unknown(arguments, _ARGUMENTS, "argument of this call")
+    refuse_unknown(arguments, _ARGUMENTS, "This call")
     _refuse_tools(arguments)
     settings = {**fields, **arguments}
     stop = settings.get("stop") if stop is None else stop
@@ -64,7 +64,9 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
         schema, spec = _response_format(settings.get("response_format"))
     return Call(
         sampling=Sampling(
-            **{name: settings.get(name) for name in SAMPLING}, stop=tuple(_texts(stop)), logprobs=_logprobs(settings)
+            **{name: settings.get(name) for name in SAMPLING},
+            stop=tuple(_texts(stop)),
+            logprobs=read_logprobs(settings),
         ),
         model=settings.get("model"),
         timeout=settings.get("timeout"),
@@ -72,16 +74,6 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
         spec=spec,
         function=None if function is None else function.name,
     )
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """UnsupportedInput that names the nearest known names, so that a slip of the pen is not dropped in silence."""
-    known = sorted(known)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}."
-            raise UnsupportedInput(f"{name!r} is not an {what}: {hint}")
 
 
 def _refuse_tools(arguments: Mapping[str, Any]) -> None:
@@ -110,34 +102,11 @@ def _forced_function(settings: Mapping[str, Any]) -> Tool | None:
 
 
 def _response_format(wish: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:
-    """The schema to ask the model for, and the constraint. A bare JSON object is not asked for, as with OpenAI."""
-    if wish is None:
-        return None, None
-    if not isinstance(wish, Mapping):
+    """OpenAI's response_format, or a class that stands for its schema, as create_agent passes it."""
+    if isinstance(wish, type):
         schema = read_schema(wish).json_schema
         return schema, json_schema(schema)
-    match wish.get("type"):
-        case "text":
-            return None, None
-        case "json_object":
-            return None, json_schema({"type": "object"})
-        case "json_schema" if isinstance(wish.get("json_schema"), Mapping):
-            schema = wish["json_schema"].get("schema")
-            if isinstance(schema, Mapping):
-                return schema, json_schema(dict(schema))
-    raise UnsupportedInput(
-        "response_format must be {'type': 'text'}, {'type': 'json_object'} or {'type': 'json_schema', 'json_schema':"
-        f" {{'name': ..., 'schema': {{...}}}}}}, got {wish!r}."
-    )
-
-
-def _logprobs(settings: Mapping[str, Any]) -> int | None:
-    top = settings.get("top_logprobs")
-    if not settings.get("logprobs"):
-        if top:
-            raise UnsupportedInput("top_logprobs needs logprobs=True.")
-        return None
-    return top or 0
+    return read_response_format(wish)
 
 
 def _texts(stop: Iterable[str] | None) -> Iterable[str]:

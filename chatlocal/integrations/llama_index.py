@@ -16,6 +16,7 @@ from llama_index.core.llms.llm import default_completion_to_prompt
 from pydantic import ConfigDict, Field, PrivateAttr, field_validator
 
 from chatlocal.engine import embedded
+from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.engine import Engine, Messages
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.events import Event
@@ -26,7 +27,7 @@ from chatlocal.engine.shared import shared_engine
 from chatlocal.engine.written_prompt import written_prompt
 from chatlocal.integrations.llama_index_answers import AnswerSoFar
 from chatlocal.integrations.llama_index_messages import from_engine, to_engine
-from chatlocal.integrations.llama_index_options import SAMPLING_NAMES, CallOptions, read_options, refuse_unknown
+from chatlocal.integrations.llama_index_options import SAMPLING_NAMES, CallOptions, read_options
 from chatlocal.integrations.llama_index_reporting import (
     reported,
     reported_async,

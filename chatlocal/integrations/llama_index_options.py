@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from chatlocal.engine.constraints import Spec, json_schema
+from chatlocal.engine.call_arguments import read_logprobs, read_response_format, refuse_unknown
+from chatlocal.engine.constraints import Spec
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.messages import Sampling
 
@@ -48,18 +48,8 @@ def read_options(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> CallO
         given["max_tokens"] = given["max_new_tokens"]
     merged = {**defaults, **given}
     chosen = {name: merged[name] for name in SAMPLING_NAMES if merged.get(name) is not None}
-    schema, spec = _response_format(given.get("response_format"))
-    return CallOptions(Sampling(**chosen, logprobs=_logprobs(given)), merged.get("timeout"), schema, spec)
-
-
-def refuse_unknown(given: Iterable[str], known: Iterable[str], what: str) -> None:
-    """UnsupportedInput for the first name that is not known, with the near ones."""
-    known = sorted(known)
-    for name in given:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"it takes {', '.join(known)}."
-            raise UnsupportedInput(f"{what} does not take {name!r}: {hint}")
+    schema, spec = read_response_format(given.get("response_format"))
+    return CallOptions(Sampling(**chosen, logprobs=read_logprobs(given)), merged.get("timeout"), schema, spec)
 
 
 def _refuse_tools(given: Mapping[str, Any]) -> None:
@@ -67,31 +57,3 @@ def _refuse_tools(given: Mapping[str, Any]) -> None:
         raise UnsupportedInput("LocalLLM takes no tools: ask for structured output with as_structured_llm instead.")
     if given.get("tool_required") or given.get("tool_choice", "none") not in ("none", "auto"):
         raise UnsupportedInput("A tool call is demanded and LocalLLM takes no tools: leave the argument out.")
-
-
-def _logprobs(given: Mapping[str, Any]) -> int | None:
-    """OpenAI's pair: logprobs=True reports the chosen ids, top_logprobs=n the n likeliest too; logprobs=n does both."""
-    asked = given.get("logprobs", False)
-    if asked is False:
-        if given.get("top_logprobs"):
-            raise UnsupportedInput("top_logprobs needs logprobs=True.")
-        return None
-    return int(given.get("top_logprobs", 0) if asked is True else asked)
-
-
-def _response_format(form: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:
-    """OpenAI's response_format: type text, json_object or json_schema."""
-    kind = form.get("type") if isinstance(form, Mapping) else form
-    if kind is None or kind == "text":
-        return None, None
-    if kind == "json_object":
-        return None, json_schema({"type": "object"})
-    if kind == "json_schema":
-        named = form.get("json_schema") if isinstance(form, Mapping) else None
-        schema = named.get("schema") if isinstance(named, Mapping) else None
-        if isinstance(schema, Mapping):
-            return schema, json_schema(dict(schema))
-    raise UnsupportedInput(
-        'response_format must be {"type": "text"}, {"type": "json_object"} or'
-        f' {{"type": "json_schema", "json_schema": {{"name": ..., "schema": {{...}}}}}}, got {form!r}.'
-    )

@@ -152,9 +152,7 @@ class TestSettings:
     @pytest.mark.parametrize("run", ["invoke", "stream"])
     def test_unknown_ones_of_a_call_are_errors(self, run: str) -> None:
         model = chat()
-        with pytest.raises(
-            UnsupportedInput, match="'temprature' is not an argument of this call: did you mean temperature"
-        ):
+        with pytest.raises(UnsupportedInput, match="This call does not take 'temprature': did you mean temperature"):
             list(getattr(model, run)("hi", temprature=0.3))
         with pytest.raises(UnsupportedInput, match="max_tokens"):
             list(getattr(model, run)("hi", max_new_tokens=3))
