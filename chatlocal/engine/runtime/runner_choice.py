@@ -9,6 +9,7 @@ import torch
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from chatlocal.engine.errors import ModelLoadError
 from chatlocal.engine.runtime.backend import Request
 from chatlocal.engine.runtime.causal_model import CausalModel
 from chatlocal.engine.runtime.runner import Runner
@@ -28,10 +29,16 @@ class Choice:
 
 @torch.inference_mode()
 def choose_runner(model: Any) -> Choice:
-    """The fastest runner that gives the logits of the model's own plain forward."""
-    layers = DynamicCache(config=model.config).layers
+    """The fastest runner that gives the logits of the model's own plain forward; ModelLoadError when that fails."""
+    layers = _cache_layers(model)
     rereading = RereadingRunner(model)
-    expected = _read(rereading, model)
+    try:
+        expected = _read(rereading, model)
+    except Exception as problem:
+        raise ModelLoadError(
+            f"{type(model).__name__} cannot continue a text, its forward pass fails"
+            f" ({type(problem).__name__}: {problem}): choose a causal language model."
+        ) from problem
     width = expected.shape[-1]
     trouble = _not_shared(model, layers)
     if trouble is None:
@@ -47,9 +54,19 @@ def choose_runner(model: Any) -> Choice:
     return Choice(rereading, f"{how}; each id costs a forward over the whole text: with a cache {trouble}", width)
 
 
+def _cache_layers(model: Any) -> list[Any]:
+    """The layers of the cache that transformers makes for the model; none where it knows of none."""
+    try:
+        return list(DynamicCache(config=model.config).layers)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return []
+
+
 def _not_shared(model: Any, layers: list[Any]) -> str | None:
     """Why sequences of this model cannot share a forward, where the probe is too short to see it."""
     odd = sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer})
+    if not layers:
+        return "transformers knows no cache for the model"
     if odd:
         return f"the model keeps {', '.join(odd)} caches"
     attention = CausalModel(model).attention
@@ -71,7 +88,7 @@ def _rope_types(config: Any) -> set[str]:
 
 def _stateful(model: Any, layers: list[Any]) -> bool:
     attends = all(isinstance(layer, (DynamicLayer, DynamicSlidingWindowLayer)) for layer in layers)
-    return not attends or bool(getattr(model, "_is_stateful", False))
+    return not layers or not attends or bool(getattr(model, "_is_stateful", False))
 
 
 # Two prompts of different lengths: how many ids the first forward of each reads, and how many the second.

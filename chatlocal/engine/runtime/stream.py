@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from types import TracebackType
 
 from chatlocal.engine.errors import EngineClosed, GenerationTimeout
 from chatlocal.engine.runtime.backend import Done, TokenEvent
@@ -21,6 +22,7 @@ class Channel:
     def __init__(self) -> None:
         self._events: deque[TokenEvent] = deque()
         self._error: BaseException | None = None
+        self._origin: TracebackType | None = None
         self._complete = False
         self._over = False
         self._changed = threading.Condition()
@@ -42,7 +44,7 @@ class Channel:
         """End the stream with an error, after the events that were put before it."""
         with self._changed:
             if not self._complete:
-                self._error = error
+                self._error, self._origin = error, error.__traceback__
                 self._complete = True
                 self._wake()
 
@@ -78,7 +80,8 @@ class Channel:
             return event
         if self._error is not None:
             self._over = True
-            raise self._error
+            # One error may go to many callers: each adds its own frames to where it came from, not to the others'.
+            raise self._error.with_traceback(self._origin)
         return None
 
     def _wake(self) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, T5Config, T5ForConditionalGeneration
 
+from chatlocal.engine.errors import ModelLoadError
 from chatlocal.engine.runtime import runner_choice, scheduler
 from chatlocal.engine.runtime.runner_choice import choose_runner
 from chatlocal.engine.runtime.single_runners import PlainRunner, RereadingRunner
@@ -163,3 +164,27 @@ def test_narrow_numbers_share_forwards_too(dtype: torch.dtype) -> None:
 
 def test_the_width_is_that_of_the_logits() -> None:
     assert choose_runner(tiny_model(vocab_size=600)).width == 600
+
+
+def test_a_model_whose_cache_transformers_does_not_know_is_not_mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    expected = generated(model, prompt(9), 6)
+    cache = runner_choice.DynamicCache
+
+    def unknown(config: Any) -> Any:
+        raise AttributeError("no such thing in this configuration")
+
+    for make in (unknown, lambda config: cache()):
+        monkeypatch.setattr(runner_choice, "DynamicCache", make)
+        choice = choose_runner(model)
+        assert isinstance(choice.runner, PlainRunner)
+        assert "knows no cache" in choice.how
+        with tiny_backend(model) as backend:
+            assert run_together(backend, [request(prompt(9), new=6)]) == [expected]
+
+
+def test_a_model_that_cannot_continue_a_text_is_refused() -> None:
+    with pytest.raises(ModelLoadError, match=r"T5ForConditionalGeneration cannot continue .* choose a causal"):
+        choose_runner(
+            T5ForConditionalGeneration(T5Config(vocab_size=64, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2))
+        )

@@ -56,6 +56,19 @@ def test_an_error_comes_after_the_events_before_it_and_once() -> None:
     assert list(stream) == []
 
 
+def test_an_error_of_many_callers_collects_no_frames() -> None:
+    error = RuntimeError("broken")
+    callers = [opened() for _ in range(4)]
+    for channel, _ in callers:
+        channel.fail(error)
+    depths = []
+    for _, stream in callers:
+        with pytest.raises(RuntimeError) as raised:
+            next(stream)
+        depths.append(len(raised.traceback))
+    assert len(set(depths)) == 1
+
+
 def test_an_error_after_the_end_is_none_of_the_callers() -> None:
     channel, stream = opened()
     channel.put(Tokens((1,)), END)
