@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any
 
 import jsonschema
@@ -19,10 +21,19 @@ _REF_STANDS_ALONE = (jsonschema.Draft7Validator, jsonschema.Draft6Validator, jso
 
 
 def checker(schema: Any) -> Any:
-    """A jsonschema validator for a schema, formats included, nothing fetched.
+    """A jsonschema validator for a schema, formats included, nothing fetched; kept for when it is asked for again.
 
     UnsupportedSchema when the schema breaks the rules of its draft.
     """
+    try:
+        return _checker(json.dumps(schema))
+    except RecursionError:
+        raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
+
+
+@lru_cache(maxsize=128)
+def _checker(text: str) -> Any:
+    schema = json.loads(text)
     named = isinstance(schema, dict) and "$schema" in schema
     drafts: list[Any] = [validator_for(schema, default=_DRAFTS[0])] if named else list(_DRAFTS)
     if jsonschema.Draft3Validator in drafts:
@@ -33,8 +44,6 @@ def checker(schema: Any) -> Any:
             draft.check_schema(schema, format_checker=_NO_FORMATS)
         except SchemaError as error:
             first_error = first_error or error
-        except RecursionError:
-            raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
         else:
             return draft(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
     assert first_error is not None

@@ -15,11 +15,8 @@ from tests.engine.constraints.walking import walk
 from tests.tiny import tiny_tokenizer
 
 TOKENIZER = tiny_tokenizer()
-PERSON = {
-    "type": "object",
-    "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
-    "required": ["name"],
-}
+FIELDS = {"name": {"type": "string"}, "age": {"type": "integer"}}
+PERSON = {"type": "object", "properties": FIELDS, "required": ["name"]}
 LARK = 'start: "(" (start | /[a-z]/)* ")"'
 
 SPECS = {
@@ -236,9 +233,9 @@ def test_ways_that_the_vocabulary_cannot_finish_are_not_entered():
 def test_a_dead_end_is_a_named_error_and_no_empty_mask():
     tokenizer = lacking("q")
     state = constraints.compile(constraints.grammar('start: "a" "q" "b"'), tokenizer).start()
+    state.advance(int(state.mask().int().argmax()))
     with pytest.raises(UnsupportedSchema) as caught:
-        for _ in range(5):
-            state.advance(int(state.mask().int().argmax()))
+        state.mask()
     assert caught.value.keyword == "vocabulary"
 
 
@@ -251,12 +248,8 @@ def test_sentencepiece_vocabularies(kind):
 
 
 def test_a_model_that_loves_newlines_still_ends():
-    constraint = constraints.compile(
-        constraints.json_schema(
-            {"type": "object", "properties": {"a": {"type": "integer", "maximum": 999, "minimum": 0}}}
-        ),
-        TOKENIZER,
-    )
+    schema = {"type": "object", "properties": {"a": {"type": "integer", "maximum": 999}}, "required": ["a"]}
+    constraint = constraints.compile(constraints.json_schema(schema), TOKENIZER)
     tokens = token_bytes(TOKENIZER)
     state = constraint.start()
     text = b""
@@ -268,7 +261,7 @@ def test_a_model_that_loves_newlines_still_ends():
         state.advance(id)
         text += tokens[id]
     assert state.done
-    assert constraints.validation.check({"type": "object"}, text.decode()) != {}
+    constraints.validation.check(schema, text.decode())
     assert b"\n" not in text
 
 

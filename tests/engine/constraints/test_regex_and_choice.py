@@ -7,7 +7,7 @@ import re
 import pytest
 
 from chatlocal.engine import constraints
-from chatlocal.engine.constraints.regex_automaton import regex_automaton
+from chatlocal.engine.constraints import regex_automaton
 from chatlocal.engine.constraints.regex_dialect import rust_pattern
 from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
@@ -44,10 +44,10 @@ def test_whole_texts(pattern, accepted, refused, backend):
         r"\d+(\.\d+)?",
         r"[🫠-🫶]{1,4}",
         r"(a|b)*a(a|b){3}",
-        r"\w+@[\w.-]+\.com",
+        r"\w+@[\w.-]+",
         r"[^\W\d]+\S",
         r"(?i)yes|no",
-        r"[^\n]{0,20}",
+        r"[^\n]{0,9}",
     ],
 )
 def test_random_walks_match(pattern):
@@ -71,9 +71,10 @@ def test_a_regex_of_any_size_ends_in_a_named_error(pattern):
     assert caught.value.keyword == "complexity"
 
 
-def test_a_regex_with_too_large_an_automaton_goes_to_the_other_backend():
+def test_a_regex_with_too_large_an_automaton_goes_to_the_other_backend(monkeypatch):
+    monkeypatch.setattr(regex_automaton, "MAX_SECONDS", 0.5)
     pattern = r"(a|b)*a(a|b){17}"  # 2^18 states
-    with pytest.raises(UnsupportedSchema, match="larger|takes more"):
+    with pytest.raises(UnsupportedSchema, match=r"larger|takes more"):
         constraints.compile(constraints.regex(pattern), TOKENIZER, backend="outlines")
     constraint = constraints.compile(constraints.regex(pattern), TOKENIZER)
     assert constraint.accepts("a" + "b" * 17)
@@ -96,7 +97,7 @@ def test_anchors_at_the_ends_are_dropped_where_they_bind_the_whole(pattern, writ
 
 
 def test_forced_bytes_of_an_automaton():
-    automaton = regex_automaton(r"abc(d|e)xyz")
+    automaton = regex_automaton.regex_automaton(r"abc(d|e)xyz")
     assert automaton.forced(0) == b"abc"
 
 
@@ -107,7 +108,7 @@ def test_choice():
     constraint = constraints.compile(constraints.choice(AWKWARD), TOKENIZER)
     assert [text for text in AWKWARD if not constraint.accepts(text)] == []
     assert [text for text in ["ye", "yes ", "aXbc", "nono", ""] if constraint.accepts(text)] == []
-    assert {walk(constraint, TOKENIZER, seed) for seed in range(60)} == set(AWKWARD)
+    assert {walk(constraint, TOKENIZER, seed) for seed in range(300)} == set(AWKWARD)
 
 
 def test_characters_of_several_tokens():

@@ -10,6 +10,8 @@ import torch
 from chatlocal.engine.constraints import Constraint
 from chatlocal.engine.constraints.vocabulary import token_bytes
 
+_CLOSING = (b'"', b"}", b"]", b'"}', b'"]', b",", b'":', b")", b"@", b".", b"!")
+
 
 def walk(constraint: Constraint, tokenizer: Any, seed: int, steps: int = 40, limit: int = 3000) -> str:
     """The text of one walk. After `steps` tokens it turns to the tokens that close what is open, to come to an end."""
@@ -23,7 +25,7 @@ def walk(constraint: Constraint, tokenizer: Any, seed: int, steps: int = 40, lim
         if ends and (step >= steps or len(allowed) == len(ends) or rng.random() < 0.1):
             return text.decode()
         others = [id for id in allowed if id not in constraint.end_ids]
-        closing = [id for id in others if tokens[id] in (b'"', b"}", b"]", b'"}', b'"]', b",", b'":')]
+        closing = [id for id in others if tokens[id] in _CLOSING]
         id = rng.choice(closing if closing and step >= steps and rng.random() < 0.8 else others)
         state.advance(id)
         text += tokens[id]

@@ -140,6 +140,8 @@ _LIMITS_MET = ("too complex", "TooComplex", "too many", "limit", "exceeded", "to
 def _error(message: str) -> UnsupportedSchema:
     first = message.partition("\n")[0]
     place = re.search(r"json-schema:///#(\S*)", message)
+    if first.startswith("NoExtension"):
+        return UnsupportedSchema("vocabulary", "", "the tokenizer has no token that can come next")
     if any(word in first for word in _LIMITS_MET):
         return TooComplex(first)
     return UnsupportedSchema("grammar", place[1] if place else "", first)
