@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import sys
 import time
 import warnings
 from typing import Any
@@ -54,7 +53,7 @@ def main() -> None:
     print(f"Text   {TEXT}")
     print("Asked  a Dog, which has a name and a color")
 
-    print("\nThe chain of chatlocal, streaming:")
+    print("\nThe chain of chatlocal, which streams:")
     stream_dog(llm)
 
     print("\nThe chain of langchain-classic:")
@@ -65,13 +64,14 @@ def main() -> None:
 
 
 def stream_dog(llm: ChatLocal) -> None:
-    """Show the Dog while it grows: on one line of a terminal, else a line for each step."""
-    chain = create_structured_output_chain(Dog, llm, PROMPT)
-    start, end = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")
+    """Show the record while it grows. With the schema for the class it grows as a dict: half a Dog is no Dog."""
+    chain = create_structured_output_chain(Dog.model_json_schema(), llm, PROMPT)
     clock = Clock()
+    record = {}
     for growing in chain.stream(TEXT, {"callbacks": [clock]}):
-        print(f"{start}  {growing['function']}", end=end, flush=True)
-    print(end="" if end else "\n")
+        record = growing["function"]
+        print(f"  {record}", flush=True)
+    print(f"  {Dog(**record)}")
     clock.show()
 
 

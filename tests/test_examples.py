@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -37,13 +38,14 @@ def tokens_written(shown: str) -> list[int]:
     return [int(count) for count in re.findall(r"\b(\d+) written in \d", shown)]
 
 
-def test_the_dog_example_prints_a_dog_and_its_speed() -> None:
+def test_the_dog_example_prints_dogs_and_their_speed() -> None:
     shown = shown_by("dog.py")
-    dogs = re.findall(r"^  name='(.+)' color='(.*)'$", shown, re.MULTILINE)
-    assert len(dogs) > 2  # the growing one and that of the classic chain
-    growing = [name + color for name, color in dogs[:-1]]
-    assert growing == sorted(growing, key=len)
-    assert all(color for _, color in (dogs[-2], dogs[-1]))
+    growing = [ast.literal_eval(line) for line in re.findall(r"^  (\{.*\})$", shown, re.MULTILINE)]
+    assert len(growing) > 2
+    assert sorted(growing, key=lambda record: len(str(record))) == growing
+    dogs = re.findall(r"^  name='(.+)' color='(.+)'$", shown, re.MULTILINE)
+    assert len(dogs) == 2  # of our chain and of the classic one
+    assert growing[-1] == dict(zip(("name", "color"), dogs[0], strict=True))
     assert len(tokens_written(shown)) == 2
     assert all(count > 4 for count in tokens_written(shown))
 

@@ -52,7 +52,7 @@ def report(engine: Engine) -> None:
             label = " " * width
 
     prompt, remark = _sample(engine)
-    print(f"\n{style.bold('A conversation as the model reads it')} {style.dim(remark)}")
+    print(f"\n{style.bold('A conversation as the model reads it')}{style.dim(remark)}")
     print(_spelled(prompt, style))
     print(style.dim(f"({len(prompt.ids(engine.tokenizer))} tokens)"))
 
@@ -77,7 +77,7 @@ def _sample(engine: Engine) -> tuple[Prompt, str]:
     try:
         return engine.render((_SYSTEM, *_TURNS)), ""
     except UnsupportedRole:
-        return engine.render(_TURNS), "(its format has no system turn)"
+        return engine.render(_TURNS), " (its format has no system turn)"
 
 
 def _spelled(prompt: Prompt, style: Style) -> str:
