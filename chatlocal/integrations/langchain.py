@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.language_models.base import LangSmithParams
 from langchain_core.language_models.chat_models import agenerate_from_stream, generate_from_stream
 from langchain_core.language_models.model_profile import ModelProfile
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils import from_env
@@ -27,7 +27,7 @@ from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.shared import shared_engine
-from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call
+from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call, refuse_tools
 from chatlocal.integrations.langchain_messages import to_chat_messages
 from chatlocal.integrations.langchain_repair import Repairing
 from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter
@@ -252,6 +252,16 @@ class ChatLocal(BaseChatModel):
         if self.max_retries:
             return Repairing(bound=bound, parser=parser, repairs=self.max_retries)
         return bound | parser
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, strict: bool | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The model with these arguments; an empty list of tools is fine, UnsupportedInput for any other.
+
+        Agents without tools call this to ask for a response_format, which is enforced whatever `strict` says.
+        """
+        refuse_tools(tools, tool_choice)
+        return self.bind(**kwargs)
 
     # tokens
 

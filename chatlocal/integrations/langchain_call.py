@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -52,7 +52,7 @@ class Call:
 def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: Mapping[str, Any]) -> Call:
     """`fields` are the model's settings, `arguments` the call's, which win. UnsupportedInput for unknown ones."""
     refuse_unknown(arguments, _ARGUMENTS, "This call")
-    _refuse_tools(arguments)
+    refuse_tools(arguments.get("tools"), arguments.get("tool_choice"))
     settings = {**fields, **arguments}
     stop = settings.get("stop") if stop is None else stop
     function = _forced_function(settings)
@@ -76,8 +76,9 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
     )
 
 
-def _refuse_tools(arguments: Mapping[str, Any]) -> None:
-    if arguments.get("tools") or arguments.get("tool_choice") not in (None, "none"):
+def refuse_tools(tools: Sequence[Any] | None, tool_choice: Any) -> None:
+    """UnsupportedInput for tools, and for a choice that demands or allows a call."""
+    if tools or tool_choice not in (None, "none"):
         raise UnsupportedInput(
             "tools and tool_choice are not taken: ask for structured output with with_structured_output, with"
             " response_format={'type': 'json_schema', ...}, or with functions=[...] and function_call={'name': ...}."

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.utils import AddableDict
 from pydantic import ConfigDict
 from pydantic_core import from_json
@@ -61,6 +63,17 @@ class AnswerParser(BaseTransformOutputParser[Any]):
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
         return self.parse(result[0].text)
 
+    def transform(
+        self, input: Iterator[str | BaseMessage], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """Closing this ends the request. By itself langchain_core would first read the rest of the answer, to trace it;
+        its async half does not."""
+        chunks = _Closable(input)
+        values = super().transform(chunks, config, **kwargs)  # a name keeps it open until the chunks are closed
+        with closing(chunks):
+            for value in values:  # noqa: UP028 - `yield from` would close the values first
+                yield value
+
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
         reader = _Growing(self.answer_schema)
         for chunk in input:
@@ -74,6 +87,25 @@ class AnswerParser(BaseTransformOutputParser[Any]):
                 yield value
         for value in reader.changed(self.parse(reader.text)):
             yield value
+
+
+class _Closable(Iterator[str | BaseMessage]):
+    """Chunks that end when they are closed; closing closes what they come from."""
+
+    def __init__(self, chunks: Iterator[str | BaseMessage]) -> None:
+        self._chunks = chunks
+        self._closed = False
+
+    def __next__(self) -> str | BaseMessage:
+        if self._closed:
+            raise StopIteration
+        return next(self._chunks)
+
+    def close(self) -> None:
+        self._closed = True
+        close = getattr(self._chunks, "close", None)
+        if close is not None:
+            close()
 
 
 class _Growing:

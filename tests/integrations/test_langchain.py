@@ -411,3 +411,16 @@ class TestSerialization:
         assert not {"engine", "given_engine"} & set(written["kwargs"])
         again = load(written, valid_namespaces=["chatlocal"], allowed_objects=[ChatLocal])
         assert (again.model, again.seed) == ("some/where", 1)
+
+
+class TestTools:
+    def test_an_empty_list_binds_the_other_arguments(self) -> None:
+        model = chat('{"a": 1}')
+        form = {"type": "json_schema", "json_schema": {"name": "A", "schema": {"type": "object"}}}
+        assert model.bind_tools([], response_format=form, strict=True).invoke("hi").content == '{"a": 1}'
+        assert backend_of(model.engine).requests[-1].constraint_spec is not None
+
+    @pytest.mark.parametrize("arguments", [{"tools": [print]}, {"tools": [], "tool_choice": "any"}])
+    def test_are_refused_by_name(self, arguments: dict[str, Any]) -> None:
+        with pytest.raises(UnsupportedInput, match="tools and tool_choice are not taken"):
+            chat().bind_tools(**arguments)

@@ -249,3 +249,16 @@ class TestRepair:
         values = list(model.with_structured_output(Dog).stream("?"))
         assert values[-1] == Dog(**DATA)
         assert len(values) > 3
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_retries": 1}])
+@pytest.mark.parametrize("include_raw", [False, True])
+def test_closing_a_stream_ends_the_request(settings: dict[str, Any], include_raw: bool) -> None:
+    model = chat("[" + "true, " * 200 + "true]", max_tokens=1000, **settings)
+    schema = {"type": "array", "items": {"type": "boolean"}}
+    values = model.with_structured_output(schema, include_raw=include_raw).stream("Go on.")
+    next(values)
+    values.close()  # type: ignore[attr-defined]
+    backend = backend_of(model.engine)
+    assert (backend.closed, backend.running) == (1, 0)
+    assert backend.steps < 20
