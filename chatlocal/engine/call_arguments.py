@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from chatlocal.engine.constraints import Spec, json_schema
+from chatlocal.engine.constraints.drafts import checker
 from chatlocal.engine.errors import UnsupportedInput
 
 
@@ -39,7 +40,8 @@ def read_logprobs(given: Mapping[str, Any]) -> int | None:
 def read_response_format(form: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:
     """The JSON Schema to ask the model for, and the constraint, of OpenAI's response_format.
 
-    A bare JSON object is constrained and not asked for, as with OpenAI: the prompt should ask.
+    A bare JSON object is constrained and not asked for, as with OpenAI: the prompt should ask. UnsupportedSchema for
+    what is not a JSON Schema.
     """
     match form:
         case None | {"type": "text"}:
@@ -47,6 +49,7 @@ def read_response_format(form: Any) -> tuple[Mapping[str, Any] | None, Spec | No
         case {"type": "json_object"}:
             return None, json_schema({"type": "object"})
         case {"type": "json_schema", "json_schema": {"schema": Mapping() as schema}}:
+            checker(dict(schema))  # before the schema is put into words
             return schema, json_schema(dict(schema))
     raise UnsupportedInput(
         "response_format must be {'type': 'text'}, {'type': 'json_object'} or {'type': 'json_schema', 'json_schema':"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -239,8 +240,7 @@ class Engine:
     ) -> _Prepared:
         if self._closed:
             raise EngineClosed("This engine was closed: load it again with Engine.load.")
-        if timeout is not None and not timeout > 0:
-            raise UnsupportedInput(f"timeout must be a positive number of seconds, got {timeout}.")
+        deadline = _deadline(timeout)
         sampling = sampling or Sampling()
         prompt = self.render(messages, tools, **options)
         ids = prompt.ids(self.tokenizer)
@@ -260,4 +260,13 @@ class Engine:
         # A family's stop strings are guesses about prose; a constrained answer ends where its grammar says.
         stops = sampling.stop if spec is not None else (*sampling.stop, *prompt.stop_texts(self.tokenizer))
         reader = AnswerReader(self.tokenizer, stops, len(ids))
-        return _Prepared(request, reader, None if timeout is None else time.monotonic() + timeout)
+        return _Prepared(request, reader, deadline)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise UnsupportedInput(f"timeout must be a positive number of seconds, got {timeout!r}.")
+    # Python waits for 292 years at most; infinity is no limit.
+    return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout

@@ -113,6 +113,8 @@ class ChatMessage:
         """Read a message in OpenAI's shape. UnsupportedInput for an unknown role or content part."""
         if isinstance(value, ChatMessage):
             return value
+        if not isinstance(value, Mapping):
+            raise UnsupportedInput(f"A message is a ChatMessage or a dict with role and content, got {value!r}.")
         role = value.get("role")
         known = _ROLE_NAMES.get(role.lower()) if isinstance(role, str) else None
         if known is None:
@@ -149,6 +151,8 @@ class Sampling:
 
     def __post_init__(self) -> None:
         stop: Any = self.stop  # callers may write a single text
+        if not isinstance(stop, Iterable):
+            raise UnsupportedInput(f"stop takes a text or a list of texts, got {stop!r}.")
         object.__setattr__(self, "stop", (stop,) if isinstance(stop, str) else tuple(stop))
         for name, kind, low, high in _RANGES:
             value = getattr(self, name)
@@ -179,6 +183,10 @@ _RANGES: tuple[tuple[str, Any, float, float], ...] = (
 
 def read_messages(values: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[ChatMessage, ...]:
     """A conversation from messages or dicts. UnsupportedInput when it is empty or a message cannot be read."""
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable):
+        raise UnsupportedInput(
+            f"Messages come as a list, such as [{{'role': 'user', 'content': ...}}], got {values!r}."
+        )
     messages = tuple(ChatMessage.of(value) for value in values)
     if not messages:
         raise UnsupportedInput("There are no messages: give at least one.")
@@ -217,8 +225,8 @@ def _part(part: Any) -> Part:
 def _tool_call(call: ToolCall | Mapping[str, Any]) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
-    function = call.get("function", call)
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+    function = call.get("function", call) if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise UnsupportedInput(f"A tool call needs a function name, got: {call!r}")
     arguments = function.get("arguments", {})
     if not isinstance(arguments, str):

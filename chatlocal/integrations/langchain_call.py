@@ -65,7 +65,7 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
     return Call(
         sampling=Sampling(
             **{name: settings.get(name) for name in SAMPLING},
-            stop=tuple(_texts(stop)),
+            stop=() if stop is None else stop,  # type: ignore[arg-type]  # texts of any kind are read there
             logprobs=read_logprobs(settings),
         ),
         model=settings.get("model"),
@@ -108,7 +108,3 @@ def _response_format(wish: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:
         schema = read_schema(wish).json_schema
         return schema, json_schema(schema)
     return read_response_format(wish)
-
-
-def _texts(stop: Iterable[str] | None) -> Iterable[str]:
-    return [stop] if isinstance(stop, str) else stop or ()

@@ -189,8 +189,8 @@ def test_an_empty_prompt_is_refused() -> None:
         engine.stream([])
 
 
-@pytest.mark.parametrize("timeout", [0, -1.0, float("nan")])
-def test_a_timeout_that_is_no_time_is_refused(timeout: float) -> None:
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan"), "5", True])
+def test_a_timeout_that_is_no_time_is_refused(timeout: Any) -> None:
     with pytest.raises(UnsupportedInput, match="timeout"):
         scripted_engine("hello").stream(HELLO, timeout=timeout)
 
@@ -271,6 +271,14 @@ def test_abandoning_a_stream_frees_its_slot(endless: Engine) -> None:
         break
     gc.collect()
     wait_for(lambda: idle(endless), "the slot is free")
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e18])
+async def test_a_timeout_beyond_every_clock_is_no_limit(engine: Engine, timeout: float) -> None:
+    sampling = Sampling(max_tokens=3)
+    expected = engine.generate(HELLO, sampling=sampling)
+    assert engine.generate(HELLO, sampling=sampling, timeout=timeout) == expected
+    assert await engine.agenerate(HELLO, sampling=sampling, timeout=timeout) == expected
 
 
 @pytest.mark.parametrize("others", [0, 4])

@@ -127,3 +127,20 @@ def test_sampling_refuses_what_cannot_be_meant(name: str, value: Any) -> None:
 def test_sampling_takes_one_stop_or_many() -> None:
     assert Sampling(stop="END").stop == ("END",)
     assert Sampling(stop=["a", "b"]).stop == ("a", "b")
+
+
+@pytest.mark.parametrize("call", [3, "f", None, {"function": 1}])
+def test_a_tool_call_that_is_none_is_refused(call: Any) -> None:
+    with pytest.raises(UnsupportedInput, match="tool call needs"):
+        ChatMessage.of({"role": "assistant", "content": None, "tool_calls": [call]})
+
+
+def test_stops_that_are_no_texts_are_refused() -> None:
+    with pytest.raises(UnsupportedInput, match="stop takes a text or a list"):
+        Sampling(stop=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("messages", ["hi", None, 5, {"role": "user", "content": "hi"}, [5], ["hi"], [("user", "hi")]])
+def test_what_is_no_conversation_is_refused(messages: Any) -> None:
+    with pytest.raises(UnsupportedInput, match=r"[Mm]essage"):
+        read_messages(messages)

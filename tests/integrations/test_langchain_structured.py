@@ -15,7 +15,7 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import TypedDict
 
 from chatlocal import ChatLocal
-from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
+from chatlocal.engine.errors import OutputInvalid, UnsupportedInput, UnsupportedSchema
 from tests.scripted import backend_of, scripted_engine
 from tests.tiny import tiny_tokenizer
 
@@ -262,3 +262,8 @@ def test_closing_a_stream_ends_the_request(settings: dict[str, Any], include_raw
     backend = backend_of(model.engine)
     assert (backend.closed, backend.running) == (1, 0)
     assert backend.steps < 20
+
+
+def test_what_is_no_json_schema_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedSchema, match="/properties"):
+        chat().with_structured_output({"type": "object", "properties": ["name"]}).invoke("hi")

@@ -61,8 +61,10 @@ class PromptEncoder:
         self._begin = self._added_in_front()
 
     def encode(self, pieces: Iterable[tuple[bool, str]]) -> tuple[int, ...]:
-        """The ids of the pieces, read as one text."""
+        """The ids of the pieces, read as one text. UnsupportedInput for half of a surrogate pair."""
         pieces = list(pieces)
+        for _, text in pieces:
+            _check(text)
         ids = self._encode(pieces)
         markup = sum(is_markup and self.control_ids.get(text) in self._forbidden for is_markup, text in pieces)
         if sum(id in self._forbidden for id in ids) > markup:
@@ -126,6 +128,16 @@ class PromptEncoder:
             if whole[start : start + len(plain)] == plain:
                 return tuple(whole[:start])
         return ()
+
+
+def _check(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedInput(
+            f"The prompt holds {text[error.start]!r}, half of a surrogate pair, which no text can hold: read the text"
+            " with the right encoding, or replace it with text.encode(errors='replace').decode()."
+        ) from error
 
 
 def _name(place: int | str) -> str:

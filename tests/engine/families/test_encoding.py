@@ -164,3 +164,9 @@ def test_a_slow_tokenizer_is_refused_by_name() -> None:
 
     with pytest.raises(UnsupportedInput, match="A Slow cannot keep control tokens and text apart"):
         Prompt(()).ids(Slow())
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "a dog \udfff"])
+def test_half_a_surrogate_pair_is_refused_by_name(text: str) -> None:
+    with pytest.raises(UnsupportedInput, match="half of a surrogate pair"):
+        Prompt((Text(text),)).ids(tiny_tokenizer())
