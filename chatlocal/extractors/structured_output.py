@@ -6,8 +6,10 @@ object is enforced (a grammar, a tool call) is the model's business.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from jsonschema.exceptions import SchemaError, best_match
@@ -36,6 +38,17 @@ class StructuredOutputChain(RunnableBindingBase[Any, dict[str, Any]]):
     """
 
     output_key: str
+    answer: Runnable[Any, Any]
+    """From the prompt's variables to the object."""
+    read: Callable[[Any], dict[str, Any]]
+    check: Callable[[Iterator[dict[str, Any]]], Iterator[dict[str, Any]]]
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[dict[str, Any]]:
+        """Closing this ends the request. The steps of `bound` would first read the rest of the answer, to trace it."""
+        variables = self.read(input)
+        growing = self.answer.stream(variables, self._merge_configs(config), **kwargs)
+        with closing(growing):  # type: ignore[type-var]
+            yield from self.check(itertools.chain([variables], ({self.output_key: found} for found in growing)))
 
     def run(self, input: Any = None, /, **variables: Any) -> Any:
         """The object alone. The input as in `invoke`, or the prompt's variables by name."""
@@ -74,14 +87,19 @@ def create_structured_output_chain(
         )
     if output_key in prompt.input_variables:
         raise UnsupportedInput(f"output_key {output_key!r} is a variable of the prompt: choose another name.")
+    read = _Variables(prompt.input_variables)
+    answer = prompt | _structured(llm, output_schema)
+    whole = _Whole(output_key, output_schema)
     steps: RunnableSequence[Any, dict[str, Any]] = RunnableSequence(
-        RunnableLambda(_Variables(prompt.input_variables), name="read_input"),
-        RunnablePassthrough.assign(**{output_key: prompt | _structured(llm, output_schema)}),
-        _Whole(output_key, output_schema).runnable(),
+        RunnableLambda(read, name="read_input"),
+        RunnablePassthrough.assign(**{output_key: answer}),
+        whole.runnable(),
         name="structured_output_chain",
     )
     config = RunnableConfig(tags=list(tags), metadata=dict(metadata or {}), callbacks=callbacks)
-    return StructuredOutputChain(bound=steps, output_key=output_key, config=config)
+    return StructuredOutputChain(
+        bound=steps, output_key=output_key, config=config, answer=answer, read=read, check=whole.check
+    )
 
 
 def _structured(llm: BaseLanguageModel[Any], schema: dict[str, Any] | type) -> Runnable[Any, Any]:
@@ -89,7 +107,7 @@ def _structured(llm: BaseLanguageModel[Any], schema: dict[str, Any] | type) -> R
     named = {"title": "output", **schema} if isinstance(schema, dict) else schema
     try:
         return llm.with_structured_output(named)
-    except NotImplementedError as error:
+    except (AttributeError, NotImplementedError) as error:
         raise UnsupportedInput(
             f"{type(llm).__name__} has no with_structured_output: choose a chat model that has, such as ChatLocal."
         ) from error
@@ -124,15 +142,15 @@ class _Whole:
         self._validator = validator(described)
 
     def runnable(self) -> RunnableGenerator[Any, dict[str, Any]]:
-        return RunnableGenerator(self._pass, self._apass, name="check_output")
+        return RunnableGenerator(self.check, self._apass, name="check_output")
 
-    def _pass(self, pieces: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def check(self, pieces: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         whole: dict[str, Any] = {}
         for piece in pieces:
             whole = {**whole, **piece}
             if piece.get(self._key) is not None:
                 yield whole
-        self._check(whole)
+        self._judge(whole)
 
     async def _apass(self, pieces: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
         whole: dict[str, Any] = {}
@@ -140,9 +158,9 @@ class _Whole:
             whole = {**whole, **piece}
             if piece.get(self._key) is not None:
                 yield whole
-        self._check(whole)
+        self._judge(whole)
 
-    def _check(self, whole: dict[str, Any]) -> None:
+    def _judge(self, whole: dict[str, Any]) -> None:
         found = whole.get(self._key)
         if found is None:
             raise OutputInvalid("The model answered without the object that was asked for.", raw="")

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 from chatlocal import ChatLocal
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 from chatlocal.extractors import create_structured_output_chain
-from tests.scripted import scripted_engine
+from tests.scripted import backend_of, scripted_engine
 
 TEXT = "John had a dog named Harry, who was a brown beagle that loved chicken"
 ANSWER = '{"name": "Harry", "color": "brown"}'
@@ -138,6 +138,17 @@ def test_stream_of_a_class_gives_instances() -> None:
     streamed = list(create_structured_output_chain(Dog, local(), PROMPT).stream(TEXT))
     assert all(isinstance(item["function"], Dog) for item in streamed)
     assert streamed[-1] == {"input": TEXT, "function": HARRY}
+
+
+def test_closing_the_stream_ends_the_request() -> None:
+    long = json.dumps({"name": "H" * 200, "color": "brown"})
+    engine = scripted_engine(long)
+    stream = create_structured_output_chain(DOG_SCHEMA, ChatLocal(engine=engine), PROMPT).stream(TEXT)
+    next(stream)
+    stream.close()
+    backend = backend_of(engine)
+    assert backend.running == 0
+    assert backend.steps < 20
 
 
 async def test_async_gives_what_sync_gives() -> None:

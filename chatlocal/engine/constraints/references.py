@@ -28,6 +28,8 @@ class References:
 
     def pointer(self, ref: str, path: str) -> str:
         """The pointer that a `$ref` at `path` means. UnsupportedSchema when it leads outside or nowhere."""
+        if not isinstance(ref, str):
+            raise UnsupportedSchema("$ref", path, f"a reference is a text, got {ref!r}")
         target = urljoin(self._base, ref) if self._base else ref
         name, _, fragment = target.partition("#")
         if fragment and not fragment.startswith("/"):

@@ -76,6 +76,8 @@ def choice(values: Iterable[str]) -> Spec:
     listed = [values] if isinstance(values, str) else list(values)
     if not listed or any(not isinstance(value, str) or not value for value in listed):
         raise UnsupportedInput(f"choice takes one or more texts that are not empty, got {listed!r}.")
+    if any("\ud800" <= character <= "\udfff" for value in listed for character in value):
+        raise UnsupportedInput(f"choice takes texts that can be written as UTF-8, got {listed!r}.")
     return Spec("choice", json.dumps(list(dict.fromkeys(listed)), ensure_ascii=False))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -55,13 +56,21 @@ def _check_v1(model: Any, text: str) -> Any:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_not_json)
+        return json.loads(text, parse_constant=_not_json, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise OutputInvalid(f"The answer is not JSON: {error}", text) from error
 
 
 def _not_json(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    # JSON has no largest number; Python's infinity could not be written back as JSON.
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits} is too large a number")
+    return number
 
 
 def _failures(error: ValidationError) -> str:

@@ -130,3 +130,8 @@ def test_characters_of_several_tokens():
 def test_a_choice_takes_texts(values):
     with pytest.raises(UnsupportedInput):
         constraints.choice(values)
+
+
+def test_a_choice_that_is_no_text() -> None:
+    with pytest.raises(UnsupportedInput, match="UTF-8"):
+        constraints.choice(["\ud800"])

@@ -89,3 +89,10 @@ def test_a_broken_schema_is_not_the_answers_fault():
         check({"type": "strnig"}, "1")
     with pytest.raises(UnsupportedSchema):
         check({"pattern": "("}, '"a"')
+
+
+def test_a_number_too_large_for_python_is_no_answer() -> None:
+    for kind in ({"type": "number"}, float):
+        with pytest.raises(OutputInvalid, match="1e9999"):
+            check(kind, "1e9999")
+    assert check({"type": "number"}, "1e308") == 1e308
