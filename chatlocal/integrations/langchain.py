@@ -21,6 +21,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils import from_env
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field, SecretStr, field_validator
+from typing_extensions import is_typeddict
 
 from chatlocal.engine import embedded
 from chatlocal.engine.call_arguments import refuse_unknown
@@ -244,7 +245,7 @@ class ChatLocal(BaseChatModel):
             else {"type": "json_schema", "json_schema": {"name": read.name, "schema": read.json_schema}}
         )
         # For traces: langchain_core makes its own JSON Schema of a class or dict, and knows no other types.
-        shown = schema if isinstance(schema, (type, dict)) else read.json_schema
+        shown = schema if isinstance(schema, (type, dict)) and not is_typeddict(schema) else read.json_schema
         bound = self.bind(
             response_format=wish, ls_structured_output_format={"kwargs": {"method": method}, "schema": shown}
         )

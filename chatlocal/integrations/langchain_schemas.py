@@ -34,7 +34,7 @@ def read_schema(schema: Any) -> Schema:
     if isinstance(schema, Mapping):
         return _of_dict(schema)
     if is_typeddict(schema):
-        return _plain(schema.__name__, convert_to_json_schema(schema))
+        return _plain(schema.__name__, _of_typed_dict(schema))
     name = getattr(schema, "__name__", "answer")
     build = schema.parse_obj if is_v1_model(schema) else type_adapter(schema).validate_python
     return Schema(name, schema_of(schema), lambda text: validation.check(schema, text), build)
@@ -47,6 +47,14 @@ def _of_dict(schema: Mapping[str, Any]) -> Schema:
             described = {"description": function["description"]} if function.get("description") else {}
             return _plain(function["name"], {**described, **function[key]})
     return _plain(str(schema.get("title", "answer")), dict(schema))
+
+
+def _of_typed_dict(schema: Any) -> dict[str, Any]:
+    """langchain_core's reading, which knows its users' Annotated[type, default, "description"]."""
+    try:
+        return dict(convert_to_json_schema(schema))
+    except TypeError:  # it cannot read NotRequired and Required
+        return schema_of(schema)
 
 
 def _plain(name: str, json_schema: dict[str, Any]) -> Schema:

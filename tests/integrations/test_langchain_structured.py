@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, Field, field_validator
 from pydantic.v1 import BaseModel as BaseModelV1
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from chatlocal import ChatLocal
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput, UnsupportedSchema
@@ -267,3 +267,18 @@ def test_closing_a_stream_ends_the_request(settings: dict[str, Any], include_raw
 def test_what_is_no_json_schema_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedSchema, match="/properties"):
         chat().with_structured_output({"type": "object", "properties": ["name"]}).invoke("hi")
+
+
+def test_typed_dicts_with_fields_that_may_be_missing() -> None:
+    class Partly(TypedDict):
+        name: str
+        color: NotRequired[str]
+
+    class Wholly(TypedDict, total=False):
+        name: str
+
+    for kind in (Partly, Wholly):
+        model = ChatLocal(engine=scripted_engine('{"name": "Rex"}'))
+        assert model.with_structured_output(kind).invoke("hi") == {"name": "Rex"}
+    with pytest.raises(OutputInvalid, match="name"):
+        ChatLocal(engine=scripted_engine("{}")).with_structured_output(Partly).invoke("hi")
