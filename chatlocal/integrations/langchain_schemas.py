@@ -52,9 +52,9 @@ def _of_dict(schema: Mapping[str, Any]) -> Schema:
 def _of_typed_dict(schema: Any) -> dict[str, Any]:
     """langchain_core's reading, which knows its users' Annotated[type, default, "description"]."""
     try:
-        return dict(convert_to_json_schema(schema))
+        return convert_to_json_schema(schema)
     except TypeError:  # it cannot read NotRequired and Required
-        return schema_of(schema)
+        return dict(schema_of(schema))
 
 
 def _plain(name: str, json_schema: dict[str, Any]) -> Schema:
