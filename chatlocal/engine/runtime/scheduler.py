@@ -151,6 +151,8 @@ class Scheduler:
     def _prefill(self) -> None:
         """One forward over the next pieces of the oldest prompts."""
         piece, together = _PREFILL_BUSY if self._decoding else _PREFILL_IDLE
+        if len(self._prefilling) > len(self._decoding):
+            together = _PREFILL_IDLE[1]  # more requests wait for their first id than for their next
         work: list[tuple[Sequence, int]] = []
         widest = 0
         for sequence in self._prefilling:
