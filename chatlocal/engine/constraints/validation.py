@@ -58,7 +58,7 @@ def _parse(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=_not_json, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise OutputInvalid(f"The answer is not JSON: {error}", text) from error
+        raise OutputInvalid(f"The answer cannot be read as JSON: {error}", text) from error
 
 
 def _not_json(name: str) -> NoReturn:
@@ -69,7 +69,7 @@ def _finite(digits: str) -> float:
     # JSON has no largest number; Python's infinity could not be written back as JSON.
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{digits} is too large a number")
+        raise ValueError(f"{digits} is beyond the range of double-precision numbers")
     return number
 
 

@@ -17,8 +17,9 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.normalise import Normalised, normalise
+from chatlocal.engine.constraints.number_range import NumberRange
 from chatlocal.engine.constraints.patterns import MAX_SIZE
-from chatlocal.engine.constraints.protocol import GrammarBackend, Tokens, TooComplex
+from chatlocal.engine.constraints.protocol import Grammar, GrammarBackend, Tokens, TooComplex
 from chatlocal.engine.constraints.regex_dialect import rust_pattern
 from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.constraints.spec import Spec
@@ -147,7 +148,7 @@ def _error(message: str) -> UnsupportedSchema:
     return UnsupportedSchema("grammar", place[1] if place else "", first)
 
 
-def _build(spec: Spec, tokens: Tokens) -> LLGuidanceGrammar:
+def _build(spec: Spec, tokens: Tokens) -> Grammar:
     if spec.kind == "grammar":
         return LLGuidanceGrammar(LLMatcher.grammar_from_lark(spec.source), tokens, ())
     if spec.kind == "regex":
@@ -156,7 +157,8 @@ def _build(spec: Spec, tokens: Tokens) -> LLGuidanceGrammar:
         return LLGuidanceGrammar(LLMatcher.grammar_from_regex(rust_pattern(spec.source)), tokens, ())
     normal = normalise(json.loads(spec.source), closed=spec.closed)
     check_spelling(normal.schema, tokens)
-    return LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
+    grammar = LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
+    return NumberRange(grammar, tokens)
 
 
 def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:
