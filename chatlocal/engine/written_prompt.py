@@ -16,7 +16,7 @@ def written_prompt(text: str, tokenizer: Any) -> Prompt:
     So it is for prompts that a program writes and not for what a user types. Besides the model's end tokens nothing
     ends the answer.
     """
-    return Prompt(tuple(_parts(text, control_tokens(tokenizer))))
+    return Prompt(tuple(_parts(text, control_tokens(tokenizer))), begins=True)
 
 
 def _parts(text: str, control: dict[str, int]) -> Iterator[Markup | Text]:

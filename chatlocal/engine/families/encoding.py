@@ -11,6 +11,7 @@ import re
 import secrets
 import weakref
 from collections.abc import Iterable
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -38,9 +39,10 @@ def encoder(tokenizer: Any, control: frozenset[str]) -> PromptEncoder:
 
 
 class PromptEncoder:
-    """Encodes (is it markup, text) pieces; never changed after it is made, so any number of threads may use it.
+    """Encodes runs of (is it markup, text) pieces; never changed after it is made, so any number of threads may use it.
 
-    `control_ids` are the control tokens with their ids. UnsupportedInput for a tokenizer that is not a fast one.
+    `control_ids` are the control tokens with their ids, `begin` the ids that the tokenizer puts in front of a text.
+    UnsupportedInput for a tokenizer that is not a fast one.
     """
 
     def __init__(self, tokenizer: Any, control_ids: dict[str, int]) -> None:
@@ -58,19 +60,21 @@ class PromptEncoder:
         longest_first = sorted(control_ids, key=len, reverse=True)
         self._look_alike = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
         self._copy, self._ids = self._renamed(backend)
-        self._begin = self._added_in_front()
+        self.begin = self._added_in_front()
 
-    def encode(self, pieces: Iterable[tuple[bool, str]]) -> tuple[int, ...]:
-        """The ids of the pieces, read as one text. UnsupportedInput for half of a surrogate pair."""
-        pieces = list(pieces)
+    def encode(self, runs: Iterable[list[tuple[bool, str]]]) -> tuple[int, ...]:
+        """The ids of the runs one after the other, each read as one text. UnsupportedInput for half of a surrogate."""
+        return tuple(chain.from_iterable(map(self._encode_run, runs)))
+
+    def _encode_run(self, pieces: list[tuple[bool, str]]) -> tuple[int, ...]:
         for _, text in pieces:
-            _check(text)
+            check_text(text)
         ids = self._encode(pieces)
         markup = sum(is_markup and self.control_ids.get(text) in self._forbidden for is_markup, text in pieces)
         if sum(id in self._forbidden for id in ids) > markup:
             # Some models (Unigram) find control tokens in plain text by themselves: cut the look-alikes in two.
             ids = self._encode([(is_markup, text if is_markup else self._apart(text)) for is_markup, text in pieces])
-        return ids if ids[:1] == self._begin[:1] else self._begin + ids
+        return ids
 
     def _encode(self, pieces: list[tuple[bool, str]]) -> tuple[int, ...]:
         spelled = "".join(self._names.get(text, text) if is_markup else text for is_markup, text in pieces)
@@ -130,7 +134,8 @@ class PromptEncoder:
         return ()
 
 
-def _check(text: str) -> None:
+def check_text(text: str) -> None:
+    """UnsupportedInput for half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

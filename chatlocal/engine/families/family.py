@@ -30,12 +30,15 @@ class Family(Protocol):
         *,
         merge_system: bool = False,
         strict: bool = False,
+        continue_final_message: bool = False,
         **options: Any,
     ) -> Prompt:
         """The prompt of a conversation.
 
         `merge_system` puts a system text into a user turn where the family has no place for it; otherwise that raises
         UnsupportedRole. Turns of one role in a row are joined where the family demands that roles alternate; `strict`
-        raises TemplateError instead. `options` are the family's own; UnsupportedInput for unknown ones and for images.
+        raises TemplateError instead. `continue_final_message` ends the prompt where the text of the last message, an
+        assistant's, ends, for the model to go on with it. `options` are the family's own; UnsupportedInput for unknown
+        ones and for images.
         """
         ...

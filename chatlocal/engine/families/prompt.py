@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from chatlocal.engine.families.encoding import encoder
@@ -11,54 +11,71 @@ from chatlocal.engine.families.encoding import encoder
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """One control token, spelled out. It becomes its id, or plain text in a tokenizer that has no such token."""
+    """One control token, spelled out. It becomes its id, or plain text in a tokenizer that has no such token.
+
+    `special` is False for the added tokens that tokenizers do not mark special (Qwen3's <think>): those are shown as
+    part of the text around them.
+    """
 
     text: str
+    special: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Plain text: whatever it spells, it never becomes a control id."""
+    """Plain text: whatever it spells, it never becomes a control id.
+
+    `own`: tokenized on its own, as the references of some sentencepiece families do, so that it begins like a text
+    (with the space that sentencepiece puts there). `gap` is such a space where the reference shows it.
+    """
 
     text: str
+    own: bool = False
+    gap: str = ""
+
+
+Part = Markup | Text
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
     """A rendered conversation.
 
-    `stop_strings` end an answer. `opened` is what the prompt has already opened of it: "<think>\\n" or "". `control`
-    are the control tokens of the family, used here or not, besides those that the tokenizer marks special.
+    `stop_strings` end an answer; `next_turn` are texts that would begin another turn, for families whose turns begin
+    in plain text: an answer ends before them too. `opened` is what the prompt has already opened of the answer:
+    "<think>\\n" or "". `control` are the control tokens of the family, used here or not, besides those that the
+    tokenizer marks special. `begins`: the ids begin with the tokenizer's begin-of-text id, which the text does not
+    show, where the tokenizer is one that puts it there.
     """
 
-    parts: tuple[Markup | Text, ...]
+    parts: tuple[Part, ...]
     stop_strings: tuple[str, ...] = ()
+    next_turn: tuple[str, ...] = ()
     opened: str = ""
     control: frozenset[str] = frozenset()
+    begins: bool = False
 
     @property
     def segments(self) -> tuple[dict[str, str], ...]:
-        """`{"special": token}` for each control token, `{"text": text}` for what stands between two of them."""
-        segments: list[dict[str, str]] = []
-        for kind, parts in groupby(self.parts, key=type):
-            if kind is Markup:
-                segments.extend({"special": part.text} for part in parts)
-            elif text := "".join(part.text for part in parts):
-                segments.append({"text": text})
-        return tuple(segments)
+        """`{"special": token}` for each special token, `{"text": text}` for what stands between two of them.
+
+        Text that is tokenized on its own is a segment of its own, empty text too, unless a gap joins it to another.
+        """
+        return tuple(self._segments())
 
     @property
     def text(self) -> str:
         """The prompt for a person to read, control tokens spelled out."""
-        return "".join(part.text for part in self.parts)
+        return "".join(_shown(part) for part in self.parts)
 
     def ids(self, tokenizer: Any) -> tuple[int, ...]:
-        """The ids to feed: control ids from markup only, a leading begin-of-text id once where the tokenizer adds one.
+        """The ids to feed: control ids from markup only. Linear in the prompt.
 
-        Linear in the prompt. UnsupportedInput for a tokenizer that is not a fast one.
+        UnsupportedInput for a tokenizer that is neither a fast one nor one of chatlocal's own.
         """
-        pieces = [(isinstance(part, Markup), part.text) for part in self.parts]
-        return encoder(tokenizer, self.control).encode(pieces)
+        made = encoder(tokenizer, self.control)
+        ids = made.encode(self._runs())
+        return ids if not self.begins or ids[:1] == made.begin[:1] else made.begin + ids
 
     def stop_ids(self, tokenizer: Any) -> frozenset[int]:
         """The ids that end an answer: those of the stop strings that are control tokens, and the tokenizer's end."""
@@ -73,4 +90,34 @@ class Prompt:
         A control token ends an answer by its id; the same characters in plain text are something the model talks about.
         """
         known = encoder(tokenizer, self.control).control_ids
-        return tuple(stop for stop in self.stop_strings if stop not in known)
+        return (*(stop for stop in self.stop_strings if stop not in known), *self.next_turn)
+
+    def _segments(self) -> Iterator[dict[str, str]]:
+        joined: str | None = None
+        for part in self.parts:
+            apart = isinstance(part, Markup) and part.special
+            if joined is not None and (apart or (isinstance(part, Text) and part.own and not part.gap)):
+                yield {"text": joined}
+                joined = None
+            if apart:
+                yield {"special": part.text}
+            elif joined is not None or _shown(part) or (isinstance(part, Text) and part.own):
+                joined = (joined or "") + _shown(part)
+        if joined is not None:
+            yield {"text": joined}
+
+    def _runs(self) -> list[list[tuple[bool, str]]]:
+        """The parts as (is it markup, text), in runs that are tokenized one by one."""
+        runs: list[list[tuple[bool, str]]] = [[]]
+        for part in self.parts:
+            own = isinstance(part, Text) and part.own
+            if own:
+                runs.append([])
+            runs[-1].append((isinstance(part, Markup), part.text))
+            if own:
+                runs.append([])
+        return [run for run in runs if run]
+
+
+def _shown(part: Part) -> str:
+    return part.text if isinstance(part, Markup) else part.gap + part.text

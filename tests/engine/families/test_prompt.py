@@ -48,7 +48,7 @@ def test_a_begin_token_of_the_tokenizer_comes_once(written: tuple[Markup, ...]) 
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<|endoftext|> $A <|im_end|>", special_tokens=[("<|endoftext|>", 0), ("<|im_end|>", 2)]
     )
-    prompt = Prompt((*written, START, Text("Hi")))
+    prompt = Prompt((*written, START, Text("Hi")), begins=True)
     assert prompt.ids(tokenizer) == (0, 1, *tokenizer.encode("Hi", add_special_tokens=False))
 
 
@@ -57,6 +57,39 @@ def test_a_begin_token_in_the_text_is_not_the_begin_token() -> None:
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
         single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
     )
-    ids = Prompt((Text("<|endoftext|>Hi"),)).ids(tokenizer)
+    ids = Prompt((Text("<|endoftext|>Hi"),), begins=True).ids(tokenizer)
     assert ids[0] == 0
     assert tokenizer.decode(ids[1:]) == "<|endoftext|>Hi"
+
+
+def test_without_begins_no_begin_token_is_added() -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)]
+    )
+    assert Prompt((START, Text("Hi"))).ids(tokenizer) == (1, *tokenizer.encode("Hi", add_special_tokens=False))
+
+
+def test_markup_that_is_not_special_is_shown_with_the_text() -> None:
+    prompt = Prompt((START, Text("assistant\n"), Markup("<think>", special=False), Text("\n")))
+    assert prompt.segments == ({"special": "<|im_start|>"}, {"text": "assistant\n<think>\n"})
+
+
+def test_text_tokenized_on_its_own_is_a_segment_unless_a_gap_joins_it() -> None:
+    prompt = Prompt((START, Text("\n", own=True), Text("", own=True), END, Text("a", own=True), Text("b", True, " ")))
+    assert prompt.segments == (
+        {"special": "<|im_start|>"},
+        {"text": "\n"},
+        {"text": ""},
+        {"special": "<|im_end|>"},
+        {"text": "a b"},
+    )
+    assert prompt.text == "<|im_start|>\n<|im_end|>a b"
+    tokenizer = tiny_tokenizer()
+    expected = [tokenizer.encode(text, add_special_tokens=False) for text in ("\n", "a", "b")]
+    assert prompt.ids(tokenizer) == (1, *expected[0], 2, *expected[1], *expected[2])
+
+
+def test_texts_that_begin_another_turn_stop_the_answer() -> None:
+    prompt = Prompt((), stop_strings=("<|im_end|>",), next_turn=("\nUser:",))
+    assert prompt.stop_texts(tiny_tokenizer()) == ("\nUser:",)
