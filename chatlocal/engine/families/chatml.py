@@ -1,55 +1,86 @@
-"""ChatML as OpenAI published it: no default system text, no empty system turn. The last resort for any model.
+"""ChatML as OpenAI published it, and the models that use it with nothing but a system text of their own.
 
-Reasoning of past turns is left out, as the models that reason in ChatML were trained.
+"chatml" and "default" have no default system text and no empty system turn: the last resort for any model. Reasoning of
+past turns is left out, as the models that reason in ChatML were trained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.engine.families.prompt import Markup, Prompt, Text
-from chatlocal.engine.messages import ChatMessage, Tool, read_messages
+from chatlocal.engine.families.native import Chat, NativeFamily
+from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.messages import ChatMessage
 
-_START = Markup("<|im_start|>")
-_END = Markup("<|im_end|>")
+_CONTROL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
+_ENDS = ("<|im_end|>", "<|endoftext|>")
 
 
-@dataclass(frozen=True, slots=True)
-class ChatML:
-    """Every role has a turn of its own; tools and their calls have no place in it."""
+@dataclass(frozen=True)
+class ChatML(NativeFamily):
+    """Every role has a turn of its own, headed by the role's name; tools and their calls have no place in it.
+
+    `default_system` is the text of the system turn where the conversation does not begin with one, None for no turn. A
+    system text of the caller's own takes its place, "" included, unless `skips_empty_system`.
+    """
 
     name: str
-    renders_tools: bool = False
+    default_system: str | None = None
+    skips_empty_system: bool = False
+    begin: str = ""
+    special: tuple[str, ...] = _CONTROL
+    stop_strings: tuple[str, ...] = _ENDS
+    roles: frozenset[str] = frozenset({"user", "assistant", "tool"})
+    begins: bool = False
 
-    def render(
-        self,
-        messages: Iterable[ChatMessage | Mapping[str, Any]],
-        tools: Sequence[Tool | Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool = True,
-        *,
-        merge_system: bool = False,
-        strict: bool = False,
-        **options: Any,
-    ) -> Prompt:
-        """See Family.render: every role and order is taken, so `merge_system` and `strict` change nothing."""
-        if options:
-            raise UnsupportedInput(f"The {self.name} format has no options, got {', '.join(sorted(options))}.")
-        parts: list[Markup | Text] = []
-        for index, turn in enumerate(read_messages(messages)):
-            if turn.tool_calls:
-                raise UnsupportedInput(
-                    f"Message {index} holds tool calls, which the {self.name} format cannot write: choose a model"
-                    " whose chat template knows tools, or write the calls into the text."
-                )
-            if turn.role != "system" or turn.text:
-                parts += (_START, Text(f"{turn.role}\n{turn.text}"), _END, Text("\n"))
-        if add_generation_prompt:
-            parts += (_START, Text("assistant\n"))
-        control = frozenset({_START.text, _END.text})
-        return Prompt(tuple(parts), stop_strings=(_END.text,), control=control)
+    def write(self, chat: Chat) -> Iterator[Part]:
+        """The parts of the prompt."""
+        yield from self.parts(self.begin)
+        if self.default_system is not None and chat.system is None:
+            yield from self.turn("system", self.default_system)
+        for turn in chat.turns:
+            if turn.role != "system" or turn.text or not self.skips_empty_system:
+                yield from self.turn(turn.role, self.text(turn))
+        if chat.add_generation_prompt:
+            yield from self.parts("<|im_start|>assistant\n")
+
+    def turn(self, role: str, text: str) -> Iterator[Part]:
+        """One whole turn."""
+        return self.parts(f"<|im_start|>{role}\n{{}}<|im_end|>\n", text)
+
+    def text(self, turn: ChatMessage) -> str:
+        """What is written of a turn."""
+        return turn.text
 
 
-FAMILIES = (ChatML("chatml"), ChatML("default"))
+_INTERNLM2 = (
+    "You are an AI assistant whose name is InternLM (书生·浦语).\n"
+    "- InternLM (书生·浦语) is a conversational language model that is developed by Shanghai AI Laboratory"
+    " (上海人工智能实验室). It is designed to be helpful, honest, and harmless.\n"
+    "- InternLM (书生·浦语) can understand and communicate fluently in the language chosen by the user such as English"
+    " and 中文."
+)
+
+FAMILIES = (
+    ChatML("chatml", skips_empty_system=True, stop_strings=("<|im_end|>",), begins=True),
+    ChatML("default", skips_empty_system=True, stop_strings=("<|im_end|>",), begins=True),
+    ChatML("yi"),
+    ChatML("qwen2", "You are a helpful assistant."),
+    ChatML("qwen2.5", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
+    ChatML("qwen3-coder"),
+    ChatML(
+        "smollm2",
+        "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
+        stop_strings=("<|im_end|>",),
+    ),
+    # The repository's build_inputs: an empty meta instruction writes no turn.
+    ChatML(
+        "internlm2",
+        _INTERNLM2,
+        skips_empty_system=True,
+        begin="<s>",
+        special=("<s>", "</s>", "<|im_start|>", "<|im_end|>"),
+        stop_strings=("<|im_end|>", "</s>"),
+    ),
+)

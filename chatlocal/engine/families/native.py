@@ -64,6 +64,10 @@ class NativeFamily:
         """The parts of the prompt."""
         raise NotImplementedError
 
+    def read(self, messages: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[ChatMessage, ...]:
+        """The conversation that is given, in whatever shapes the family knows."""
+        return read_messages(messages)
+
     def opened(self, chat: Chat) -> str:
         """What the prompt opens of the answer; see Prompt."""
         return ""
@@ -83,7 +87,7 @@ class NativeFamily:
         if unknown := sorted(options.keys() - self.options.keys()):
             known = ", ".join(sorted(self.options)) or "none"
             raise UnsupportedInput(f"The {self.name} format reads no {', '.join(unknown)}; its options are: {known}.")
-        turns = self._fit(read_messages(messages), merge_system, strict)
+        turns = self._fit(self.read(messages), merge_system, strict)
         chat = Chat(turns, read_tools(tools), add_generation_prompt, {**self.options, **options})
         if continue_final_message:
             opened = open_thinking(turns[-1].text)
@@ -97,7 +101,7 @@ class NativeFamily:
             stop_strings=self.stop_strings,
             next_turn=self.next_turn,
             opened=opened,
-            control=frozenset((*self.special, *self.markup)),
+            control=frozenset((*self.special, *self.markup, *self.stop_strings)),
             begins=self.begins,
         )
 
@@ -131,7 +135,7 @@ class NativeFamily:
                 f"The {self.name} format has no place for the {turn.role} message at index {index}: put its text into a"
                 " user message, or choose a model with a format for tools."
             )
-        if turn.tool_calls and "tool" not in self.roles:
+        if turn.tool_calls and not self.renders_tools:
             raise UnsupportedInput(
                 f"Message {index} holds tool calls, which the {self.name} format cannot write: choose a model whose"
                 " format knows tools, or write the calls into the text."

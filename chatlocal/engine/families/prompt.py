@@ -26,12 +26,18 @@ class Text:
     """Plain text: whatever it spells, it never becomes a control id.
 
     `own`: tokenized on its own, as the references of some sentencepiece families do, so that it begins like a text
-    (with the space that sentencepiece puts there). `gap` is such a space where the reference shows it.
+    (with the space that sentencepiece puts there). It is a segment of its own, empty text too, unless `gap` joins it to
+    the text before it: what the reference shows between the two.
     """
 
     text: str
     own: bool = False
-    gap: str = ""
+    gap: str | None = None
+
+    @property
+    def apart(self) -> bool:
+        """Whether it is a segment of its own."""
+        return self.own and self.gap is None
 
 
 Part = Markup | Text
@@ -56,10 +62,10 @@ class Prompt:
     begins: bool = False
 
     @property
-    def segments(self) -> tuple[dict[str, str], ...]:
+    def segments(self) -> tuple[dict[str, Any], ...]:
         """`{"special": token}` for each special token, `{"text": text}` for what stands between two of them.
 
-        Text that is tokenized on its own is a segment of its own, empty text too, unless a gap joins it to another.
+        Text that is a segment of its own has "tokenized_separately": True beside it.
         """
         return tuple(self._segments())
 
@@ -92,16 +98,19 @@ class Prompt:
         known = encoder(tokenizer, self.control).control_ids
         return (*(stop for stop in self.stop_strings if stop not in known), *self.next_turn)
 
-    def _segments(self) -> Iterator[dict[str, str]]:
+    def _segments(self) -> Iterator[dict[str, Any]]:
         joined: str | None = None
         for part in self.parts:
-            apart = isinstance(part, Markup) and part.special
-            if joined is not None and (apart or (isinstance(part, Text) and part.own and not part.gap)):
+            special = isinstance(part, Markup) and part.special
+            apart = isinstance(part, Text) and part.apart
+            if joined is not None and (special or apart):
                 yield {"text": joined}
                 joined = None
-            if apart:
+            if special:
                 yield {"special": part.text}
-            elif joined is not None or _shown(part) or (isinstance(part, Text) and part.own):
+            elif apart:
+                yield {"text": part.text, "tokenized_separately": True}
+            elif joined is not None or _shown(part):
                 joined = (joined or "") + _shown(part)
         if joined is not None:
             yield {"text": joined}
@@ -120,4 +129,4 @@ class Prompt:
 
 
 def _shown(part: Part) -> str:
-    return part.text if isinstance(part, Markup) else part.gap + part.text
+    return part.text if isinstance(part, Markup) else (part.gap or "") + part.text

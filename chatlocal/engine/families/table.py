@@ -1,70 +1,372 @@
 """Families that are only prefixes, suffixes and stops: a row each.
 
-In a pattern "{}" stands for the text of the turn, and what is listed in `special` is a control token. The formats are
-those of the models' own repositories or published chat templates; the comment says which where it matters.
+The formats are those of the models' own repositories or published chat templates. To add one, add a row: "{}" stands
+for the text of a turn, and what `special` lists is a control token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from chatlocal.engine.families.row import Row
 
-from chatlocal.engine.families.native import Chat, NativeFamily, System
-from chatlocal.engine.families.prompt import Part
+_BOS, _EOS = "<s>", "</s>"
+_LLAMA = (_BOS, _EOS)
+_GLM = ("[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>", "<|endoftext|>")
+_PHI = ("<s>", "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "<|end|>")
+_PHI_STOPS = ("<|end|>", "<|endoftext|>")
+_DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
 
-
-@dataclass(frozen=True)
-class Row(NativeFamily):
-    """A family of the table.
-
-    `begin` opens every prompt; `user`, `assistant` and `system_turn` are the turns; `answer` asks for an answer.
-    `default_system` is the text of the system turn where the conversation has none, None for no turn. `between` comes
-    before each user turn that follows an assistant turn. `trims`: texts are written without white space around them.
-    `skips_empty_answers` and `skips_empty_system` leave such turns out. `always_asks`: the published template asks for
-    an answer even when it is told not to.
-    """
-
-    name: str
-    user: str
-    assistant: str
-    answer: str
-    begin: str = ""
-    system_turn: str = ""
-    default_system: str | None = None
-    between: str = ""
-    system: System = "first"
-    special: tuple[str, ...] = ()
-    markup: tuple[str, ...] = ()
-    stop_strings: tuple[str, ...] = ()
-    next_turn: tuple[str, ...] = ()
-    alternates: bool = False
-    begins: bool = False
-    trims: bool = False
-    skips_empty_answers: bool = False
-    skips_empty_system: bool = False
-    always_asks: bool = False
-    end: str = ""
-
-    def write(self, chat: Chat) -> Iterator[Part]:
-        """The parts of the prompt."""
-        yield from self.parts(self.begin)
-        if self.default_system is not None and chat.system is None:
-            yield from self.parts(self.system_turn, self.default_system)
-        before = ""
-        for turn in chat.turns:
-            text = turn.text.strip() if self.trims else turn.text
-            if turn.role == "user" and before == "assistant":
-                yield from self.parts(self.between)
-            before = turn.role
-            if text or not self._skipped(turn.role):
-                yield from self.parts(self._pattern(turn.role), text)
-        if chat.add_generation_prompt or self.always_asks:
-            yield from self.parts(self.answer)
-        else:
-            yield from self.parts(self.end)
-
-    def _pattern(self, role: str) -> str:
-        return {"system": self.system_turn, "user": self.user, "assistant": self.assistant}[role]
-
-    def _skipped(self, role: str) -> bool:
-        return self.skips_empty_answers if role == "assistant" else self.skips_empty_system and role == "system"
+FAMILIES = (
+    # The last turns of a conversation and its system text stand alone; the answer of a turn ends with "###".
+    Row(
+        "aquila",
+        system_turn="{}###",
+        default_system="A chat between a curious human and an artificial intelligence assistant. The assistant gives"
+        " helpful, detailed, and polite answers to the human's questions.",
+        user="Human: {}###",
+        assistant="Assistant:{}###",
+        answer="Assistant:",
+        special=(_EOS,),
+        stop_strings=(_EOS,),
+        next_turn=("###Human:",),
+        begins=True,
+    ),
+    # Stanford's instruction format: one question, no system text of the caller's own.
+    Row(
+        "alpaca",
+        begin="<s>Below is an instruction that describes a task. Write a response that appropriately completes the"
+        " request.\n\n",
+        user="### Instruction:\n{}\n\n",
+        assistant="### Response:{}</s>",
+        between="\n\n",
+        answer="### Response:",
+        system="nowhere",
+        alternates=True,
+        special=_LLAMA,
+        stop_strings=(_EOS,),
+        next_turn=("### Instruction:",),
+    ),
+    # build_chat_input: every text is encoded on its own, and nothing ends a past answer.
+    Row(
+        "baichuan",
+        system_turn="{}",
+        user="<reserved_102>{}",
+        assistant="<reserved_103>{}",
+        answer="<reserved_103>",
+        special=("<reserved_102>", "<reserved_103>", _EOS),
+        stop_strings=(_EOS,),
+        own="turn",
+    ),
+    Row(
+        "baichuan2",
+        system_turn="{}",
+        user="<reserved_106>{}",
+        assistant="<reserved_107>{}",
+        answer="<reserved_107>",
+        special=("<reserved_106>", "<reserved_107>", _EOS),
+        stop_strings=(_EOS,),
+        own="turn",
+    ),
+    # Trained with each turn encoded on its own, the question with the words that ask for the answer.
+    Row(
+        "belle",
+        begin=_BOS,
+        system_turn="{}",
+        after_system="\n\n",
+        user="Human: {}\n\nBelle: ",
+        assistant="{}</s>",
+        between="\n\n<s>",
+        answer="",
+        special=_LLAMA,
+        stop_strings=(_EOS,),
+        next_turn=("\n\nHuman:",),
+        own="turn",
+    ),
+    Row(
+        "bluelm",
+        begin=_BOS,
+        system_turn="{}",
+        user="[|Human|]:{}",
+        assistant="[|AI|]:{}</s>",
+        between=_BOS,
+        answer="[|AI|]:",
+        special=(*_LLAMA, "[|Human|]:", "[|AI|]:"),
+        stop_strings=(_EOS,),
+    ),
+    Row(
+        "codegeex2",
+        begin="[gMASK]sop",
+        system_turn="{}",
+        user="{}",
+        assistant="{}</s>",
+        answer="",
+        special=("[gMASK]", "sop", _EOS),
+        stop_strings=(_EOS,),
+        own="turn",
+    ),
+    Row(
+        "deepseek",
+        begin="<｜begin▁of▁sentence｜>",
+        system="anywhere",
+        system_turn="{}\n\n",
+        user="User: {}\n\n",
+        assistant="Assistant: {}<｜end▁of▁sentence｜>",
+        answer="Assistant:",
+        special=_DEEPSEEK,
+        stop_strings=("<｜end▁of▁sentence｜>",),
+        next_turn=("\n\nUser:",),
+    ),
+    Row(
+        "deepseek-coder",
+        begin="<｜begin▁of▁sentence｜>",
+        system="anywhere",
+        system_turn="{}",
+        default_system="You are an AI programming assistant, utilizing the Deepseek Coder model, developed by Deepseek"
+        " Company, and you only answer questions related to computer science. For politically sensitive questions,"
+        " security and privacy issues, and other non-computer science questions, you will refuse to answer\n",
+        user="### Instruction:\n{}\n",
+        assistant="### Response:\n{}\n<|EOT|>\n",
+        answer="### Response:\n",
+        special=(*_DEEPSEEK, "<|EOT|>"),
+        stop_strings=("<|EOT|>",),
+        next_turn=("\n### Instruction:",),
+    ),
+    Row(
+        "falcon",
+        system_turn="{}\n",
+        user="User: {}\n",
+        assistant="Falcon:{}",
+        between="\n",
+        answer="Falcon:",
+        special=("<|endoftext|>",),
+        stop_strings=("<|endoftext|>",),
+        next_turn=("\nUser:",),
+        begins=True,
+    ),
+    # Turns without text are left out.
+    Row(
+        "glm4",
+        begin="[gMASK]<sop>",
+        system="anywhere",
+        system_turn="<|system|>\n{}",
+        user="<|user|>\n{}",
+        assistant="<|assistant|>\n{}",
+        answer="<|assistant|>",
+        skips_empty=frozenset({"system", "user", "assistant"}),
+        special=_GLM,
+        stop_strings=("<|endoftext|>", "<|user|>", "<|observation|>"),
+    ),
+    Row(
+        "glm-edge",
+        system="anywhere",
+        system_turn="<|system|>\n{}",
+        user="<|user|>\n{}",
+        assistant="<|assistant|>\n{}",
+        answer="<|assistant|>",
+        always_asks=True,
+        special=_GLM[2:],
+        stop_strings=("<|endoftext|>", "<|user|>", "<|observation|>"),
+    ),
+    Row(
+        "llama3",
+        begin="<|begin_of_text|>",
+        system="anywhere",
+        system_turn="<|start_header_id|>system<|end_header_id|>\n\n{}<|eot_id|>",
+        user="<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|>",
+        assistant="<|start_header_id|>assistant<|end_header_id|>\n\n{}<|eot_id|>",
+        answer="<|start_header_id|>assistant<|end_header_id|>\n\n",
+        trims=True,
+        special=("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+        stop_strings=("<|eot_id|>", "<|end_of_text|>"),
+    ),
+    Row(
+        "openchat",
+        begin=_BOS,
+        system="anywhere",
+        system_turn="GPT4 Correct System: {}<|end_of_turn|>",
+        user="GPT4 Correct User: {}<|end_of_turn|>",
+        assistant="GPT4 Correct Assistant: {}<|end_of_turn|>",
+        answer="GPT4 Correct Assistant:",
+        special=(*_LLAMA, "<|end_of_turn|>"),
+        stop_strings=("<|end_of_turn|>",),
+    ),
+    # The published template drops a system text without a word; here it is refused.
+    Row(
+        "orion",
+        begin=_BOS,
+        user="Human: {}\n\nAssistant: </s>",
+        assistant="{}</s>",
+        answer="",
+        system="nowhere",
+        special=_LLAMA,
+        stop_strings=(_EOS,),
+        next_turn=("\n\nHuman:",),
+    ),
+    # The first Phi-3-mini and Phi-3-medium templates drop a system text without a word; here it is refused.
+    Row(
+        "phi3",
+        begin=_BOS,
+        user="<|user|>\n{}<|end|>\n<|assistant|>\n",
+        assistant="{}<|end|>\n",
+        answer="",
+        system="nowhere",
+        special=_PHI,
+        stop_strings=_PHI_STOPS,
+    ),
+    Row(
+        "phi3-medium",
+        user="<|user|>\n{}<|end|>\n<|assistant|>\n",
+        assistant="{}<|end|>\n",
+        answer="",
+        system="nowhere",
+        special=_PHI,
+        stop_strings=_PHI_STOPS,
+    ),
+    Row(
+        "phi3-small",
+        begin="<|endoftext|>",
+        system="anywhere",
+        system_turn="<|system|>\n{}<|end|>\n",
+        user="<|user|>\n{}<|end|>\n",
+        assistant="<|assistant|>\n{}<|end|>\n",
+        answer="<|assistant|>\n",
+        end="<|endoftext|>",
+        special=_PHI[1:],
+        stop_strings=_PHI_STOPS,
+    ),
+    Row(
+        "phi3.5",
+        system="anywhere",
+        system_turn="<|system|>\n{}<|end|>\n",
+        user="<|user|>\n{}<|end|>\n",
+        assistant="<|assistant|>\n{}<|end|>\n",
+        answer="<|assistant|>\n",
+        end="<|endoftext|>",
+        skips_empty=frozenset({"system"}),
+        special=_PHI[1:],
+        stop_strings=_PHI_STOPS,
+    ),
+    Row(
+        "phi4",
+        system="anywhere",
+        system_turn="<|im_start|>system<|im_sep|>{}<|im_end|>",
+        user="<|im_start|>user<|im_sep|>{}<|im_end|>",
+        assistant="<|im_start|>assistant<|im_sep|>{}<|im_end|>",
+        answer="<|im_start|>assistant<|im_sep|>",
+        special=("<|im_start|>", "<|im_sep|>", "<|im_end|>", "<|endoftext|>"),
+        stop_strings=("<|im_end|>", "<|endoftext|>"),
+    ),
+    Row(
+        "solar",
+        begin=_BOS,
+        system_turn="### System:\n{}\n\n",
+        user="### User:\n{}\n\n",
+        assistant="### Assistant:\n{}\n\n",
+        answer="### Assistant:\n",
+        trims=True,
+        alternates=True,
+        special=_LLAMA,
+        stop_strings=(_EOS,),
+        next_turn=("### User:",),
+    ),
+    Row(
+        "starchat",
+        system_turn="<|system|>\n{}<|end|>\n",
+        default_system="",
+        user="<|user|>\n{}<|end|>\n",
+        assistant="<|assistant|>{}<|end|>",
+        between="\n",
+        answer="<|assistant|>",
+        special=("<|system|>", "<|user|>", "<|assistant|>", "<|end|>"),
+        stop_strings=("<|end|>",),
+    ),
+    # FastChat's Vicuna 1.1: past answers end with </s>, and what follows has no space before it.
+    Row(
+        "vicuna",
+        system_turn="{} ",
+        default_system="A chat between a curious user and an artificial intelligence assistant. The assistant gives"
+        " helpful, detailed, and polite answers to the user's questions.",
+        user="USER: {} ",
+        assistant="ASSISTANT: {}</s>",
+        answer="ASSISTANT:",
+        special=(_EOS,),
+        stop_strings=(_EOS,),
+        next_turn=(" USER:", "\nUSER:"),
+        own="stretch",
+        begins=True,
+    ),
+    Row(
+        "xuanyuan",
+        begin=_BOS,
+        system_turn="{}",
+        default_system="以下是用户和人工智能助手之间的对话。用户以Human开头，人工智能助手以Assistant开头，会对人类提出的"
+        "问题给出有帮助、高质量、详细和礼貌的回答，并且总是拒绝参与与不道德、不安全、有争议、政治敏感等相关的话题、"
+        "问题和指示。\n",
+        user="Human: {}",
+        assistant=" Assistant:{}</s>",
+        between=_BOS,
+        answer=" Assistant:",
+        special=_LLAMA,
+        stop_strings=(_EOS,),
+        next_turn=("Human:",),
+    ),
+    Row(
+        "xverse",
+        begin=_BOS,
+        system_turn="{}",
+        user="Human: {}\n\n",
+        assistant="Assistant: {}</s>",
+        between=_BOS,
+        answer="Assistant: ",
+        special=_LLAMA,
+        stop_strings=(_EOS,),
+        next_turn=("\n\nHuman:",),
+    ),
+    Row(
+        "yayi",
+        begin=_BOS,
+        system_turn="<|System|>:\n{}\n\n",
+        default_system="You are a helpful, respectful and honest assistant named YaYi developed by Beijing Wenge"
+        " Technology Co.,Ltd. Always answer as helpfully as possible, while being safe.  Your answers should not"
+        " include any harmful, unethical, racist, sexist, toxic, dangerous, or illegal content. Please ensure that your"
+        " responses are socially unbiased and positive in nature.\n\nIf a question does not make any sense, or is not"
+        " factually coherent, explain why instead of answering something not correct. If you don't know the answer to"
+        " a question, please don't share false information.",
+        user="<|Human|>:\n{}\n\n",
+        assistant="<|YaYi|>:{}</s>",
+        between="\n\n<s>",
+        answer="<|YaYi|>:",
+        special=(*_LLAMA, "<|System|>", "<|Human|>", "<|YaYi|>", "<|End|>"),
+        stop_strings=("<|End|>",),
+    ),
+    Row(
+        "yuan",
+        system_turn="{}\n",
+        user="{}",
+        assistant="<sep>{}<eod>",
+        between="\n",
+        answer="<sep>",
+        special=("<sep>", "<eod>"),
+        stop_strings=("<eod>",),
+    ),
+    Row(
+        "zephyr",
+        system="anywhere",
+        system_turn="<|system|>\n{}</s>\n",
+        user="<|user|>\n{}</s>\n",
+        assistant="<|assistant|>\n{}</s>\n",
+        answer="<|assistant|>\n",
+        special=(_EOS,),
+        stop_strings=(_EOS,),
+    ),
+    Row(
+        "ziya",
+        begin=_BOS,
+        system_turn="{}\n",
+        user="<human>:{}\n",
+        assistant="<bot>:{}</s>",
+        between="\n<s>",
+        answer="<bot>:",
+        special=(*_LLAMA, "<human>", "<bot>"),
+        stop_strings=(_EOS,),
+    ),
+)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,22 +7,6 @@ import pytest
 from chatlocal.engine import families
 from chatlocal.engine.errors import UnsupportedInput
 from tests.tiny import tiny_tokenizer
-
-_GOLDEN = Path(__file__).parents[2] / "golden" / "chatml_prompts.json"
-CASES = [case for case in json.loads(_GOLDEN.read_text("utf-8")) if case["family"] in ("chatml", "default")]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_prompts_are_those_of_the_reference(case: dict[str, Any]) -> None:
-    family = families.get(case["family"])
-    prompt = family.render(case["messages"], add_generation_prompt=case["add_generation_prompt"])
-    assert prompt.text == case["expected_prompt"]
-    assert list(prompt.segments) == case["expected_segments"]
-    assert list(prompt.stop_strings) == case["stop_words"]
-
-
-def test_the_golden_cases_are_there() -> None:
-    assert len(CASES) == 8
 
 
 def test_no_system_turn_is_made_up_or_left_empty() -> None:

@@ -76,11 +76,11 @@ def test_markup_that_is_not_special_is_shown_with_the_text() -> None:
 
 
 def test_text_tokenized_on_its_own_is_a_segment_unless_a_gap_joins_it() -> None:
-    prompt = Prompt((START, Text("\n", own=True), Text("", own=True), END, Text("a", own=True), Text("b", True, " ")))
+    prompt = Prompt((START, Text("\n", own=True), Text("", own=True), END, Text("a", True, ""), Text("b", True, " ")))
     assert prompt.segments == (
         {"special": "<|im_start|>"},
-        {"text": "\n"},
-        {"text": ""},
+        {"text": "\n", "tokenized_separately": True},
+        {"text": "", "tokenized_separately": True},
         {"special": "<|im_end|>"},
         {"text": "a b"},
     )
