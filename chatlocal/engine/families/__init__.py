@@ -20,6 +20,7 @@ from chatlocal.engine.families.control import chat_templates
 from chatlocal.engine.families.family import Family
 from chatlocal.engine.families.jinja import JinjaFamily
 from chatlocal.engine.families.prompt import Markup, Prompt, Text
+from chatlocal.engine.families.recognition import MadeFor, Model, closest
 
 __all__ = ["Choice", "Family", "JinjaFamily", "Markup", "Prompt", "Text", "get", "names", "resolve"]
 
@@ -52,17 +53,25 @@ def get(name: str) -> Family:
 def resolve(tokenizer: Any, config: Any, template: str | None = None) -> Choice:
     """The family for a model. `config` is the model's configuration or None, `template` what the user asked for.
 
-    `template`, or else the environment variable CHATLOCAL_TEMPLATE, is a family's name, a Jinja template or a path to
-    one; after it come the tokenizer's chat template, and ChatML. TemplateError when `template` is none of these.
+    The first of these rules that applies: `template`, or else the environment variable CHATLOCAL_TEMPLATE (a family's
+    name, a Jinja template or a path to one); a dedicated family, for models whose own template is wrong or absent; the
+    tokenizer's chat template; a family by the model's type and name; ChatML. TemplateError when `template` is none.
     """
     if template is not None:
         return Choice(_given(tokenizer, template), "template", "The template was given.")
     if wished := os.environ.get(_VARIABLE):
         return Choice(_given(tokenizer, wished), "environment", f"{_VARIABLE} is set.")
+    model = Model.of(tokenizer, config)
+    found = closest(_made_for(), model)
+    if found is not None and found[1].dedicated:
+        return Choice(get(found[0]), "dedicated", f"This is a model for the {found[0]} format: {found[1].because}.")
     if templates := chat_templates(tokenizer):
         return Choice(JinjaFamily(tokenizer, templates), "chat_template", "The tokenizer brings a chat template.")
-    kind = getattr(config, "model_type", None) or "unknown"
-    why = f"The tokenizer brings no chat template, and models of type {kind!r} have no family of their own."
+    what = f"type {model.type or 'unknown'!r}" + (f" and name {model.name!r}" if model.name else "")
+    if found is not None:
+        why = f"The tokenizer brings no chat template, and a model of {what} goes with the {found[0]} format."
+        return Choice(get(found[0]), "model_type", why)
+    why = f"The tokenizer brings no chat template, and for a model of {what} no format is known."
     return Choice(get("chatml"), "fallback", why)
 
 
@@ -78,6 +87,11 @@ def _given(tokenizer: Any, template: str) -> Family:
         f"The template {template!r} is neither a family's name, nor a Jinja template, nor a file: near names are"
         f" {', '.join(near)}."
     )
+
+
+@cache
+def _made_for() -> tuple[tuple[str, MadeFor], ...]:
+    return tuple((name, models) for name, family in _registry().items() for models in getattr(family, "made_for", ()))
 
 
 @cache

@@ -9,7 +9,11 @@ from typing import Any, ClassVar
 
 from chatlocal.engine.families.native import Chat, NativeFamily, System
 from chatlocal.engine.families.prompt import Markup, Part, Text
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.messages import ChatMessage, Tool
+
+_NO_TEMPLATE = "its tokenizer brings no chat template, and its prompts are built from ids"
+_WRONG_TEMPLATE = "the text of its chat template is tokenized wrongly: its role tokens are known by their ids only"
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,10 @@ class ChatGLM(NativeFamily):
     alternates: bool = True
     special: tuple[str, ...] = ("[gMASK]", "<sop>", "<eop>")
     stop_strings: tuple[str, ...] = ("<eop>",)
+    next_turn: tuple[str, ...] = ("\n[Round ",)
+    made_for: tuple[MadeFor, ...] = (
+        MadeFor(("chatglm",), vocab_sizes=(130_528, 150_528), dedicated=True, because=_NO_TEMPLATE),
+    )
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -49,6 +57,9 @@ class ChatGLM2(NativeFamily):
     special: tuple[str, ...] = ("[gMASK]", "sop", "</s>")
     stop_strings: tuple[str, ...] = ("</s>",)
     next_turn: tuple[str, ...] = ("\n\n[Round ",)
+    made_for: tuple[MadeFor, ...] = (
+        MadeFor(("chatglm",), "(chatglm2)?", vocab_sizes=(65_024,), dedicated=True, because=_NO_TEMPLATE),
+    )
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -74,6 +85,10 @@ class ChatGLM3(NativeFamily):
         *("<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"),
     )
     stop_strings: tuple[str, ...] = ("</s>", "<|user|>", "<|observation|>")
+    made_for: tuple[MadeFor, ...] = (
+        MadeFor(("chatglm",), "chatglm3", vocab_sizes=(65_024,), dedicated=True, because=_WRONG_TEMPLATE),
+        MadeFor(("chatglm",), vocab_sizes=(65_024,), token="<|user|>", dedicated=True, because=_WRONG_TEMPLATE),
+    )
 
     def read(self, messages: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[ChatMessage, ...]:
         """The conversation, from messages in OpenAI's shape or that of ChatGLM3's repository."""

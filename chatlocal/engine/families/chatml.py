@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from chatlocal.engine.families.native import Chat, NativeFamily
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.messages import ChatMessage
 
 _CONTROL = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
@@ -33,6 +34,7 @@ class ChatML(NativeFamily):
     stop_strings: tuple[str, ...] = _ENDS
     roles: frozenset[str] = frozenset({"user", "assistant", "tool"})
     begins: bool = False
+    made_for: tuple[MadeFor, ...] = ()
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -65,14 +67,19 @@ _INTERNLM2 = (
 FAMILIES = (
     ChatML("chatml", skips_empty_system=True, stop_strings=("<|im_end|>",), begins=True),
     ChatML("default", skips_empty_system=True, stop_strings=("<|im_end|>",), begins=True),
-    ChatML("yi"),
-    ChatML("qwen2", "You are a helpful assistant."),
-    ChatML("qwen2.5", "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."),
-    ChatML("qwen3-coder"),
+    ChatML("yi", made_for=(MadeFor(("llama",), r"\byi-"),)),
+    ChatML("qwen2", "You are a helpful assistant.", made_for=(MadeFor(("qwen2", "qwen2_moe")),)),
+    ChatML(
+        "qwen2.5",
+        "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+        made_for=(MadeFor(("qwen2",), r"qwen2\.5"),),
+    ),
+    ChatML("qwen3-coder", made_for=(MadeFor(("qwen3", "qwen3_moe"), "qwen3-coder"),)),
     ChatML(
         "smollm2",
         "You are a helpful AI assistant named SmolLM, trained by Hugging Face",
         stop_strings=("<|im_end|>",),
+        made_for=(MadeFor(("llama",), "smollm2"),),
     ),
     # The repository's build_inputs: an empty meta instruction writes no turn.
     ChatML(
@@ -82,5 +89,6 @@ FAMILIES = (
         begin="<s>",
         special=("<s>", "</s>", "<|im_start|>", "<|im_end|>"),
         stop_strings=("<|im_end|>", "</s>"),
+        made_for=(MadeFor(("internlm2",)),),
     ),
 )

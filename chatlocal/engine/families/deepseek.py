@@ -8,6 +8,7 @@ from typing import Any
 
 from chatlocal.engine.families.native import Chat, NativeFamily
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 
 _BEGIN, _END = "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"
 _USER, _ASSISTANT = "<｜User｜>", "<｜Assistant｜>"
@@ -21,6 +22,7 @@ class DeepSeekV3(NativeFamily):
     forgets: bool = False
     special: tuple[str, ...] = (_BEGIN, _END, _USER, _ASSISTANT)
     stop_strings: tuple[str, ...] = (_END,)
+    made_for: tuple[MadeFor, ...] = ()
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -64,7 +66,7 @@ class DeepSeekV31(DeepSeekV3):
 
 
 FAMILIES = (
-    DeepSeekV3("deepseek-v3"),
-    DeepSeekV3("deepseek-r1-distill", forgets=True),
-    DeepSeekV31("deepseek-v3.1"),
+    DeepSeekV3("deepseek-v3", made_for=(MadeFor(("deepseek_v3",)),)),
+    DeepSeekV3("deepseek-r1-distill", forgets=True, made_for=(MadeFor(("qwen2", "llama"), "deepseek-r1-distill"),)),
+    DeepSeekV31("deepseek-v3.1", made_for=(MadeFor(("deepseek_v3",), r"v3\.1"),)),
 )

@@ -22,6 +22,11 @@ class Family(Protocol):
         """Whether tools that are given change the prompt; where not, telling the model of them is the caller's work."""
         ...
 
+    @property
+    def takes_system(self) -> bool:
+        """Whether a conversation may begin with a system text; where not, it is refused or merged."""
+        ...
+
     def render(
         self,
         messages: Iterable[ChatMessage | Mapping[str, Any]],

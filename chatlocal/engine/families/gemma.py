@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chatlocal.engine.families.native import Chat, NativeFamily, System
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Gemma(NativeFamily):
     alternates: bool = True
     special: tuple[str, ...] = ("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>")
     stop_strings: tuple[str, ...] = ("<end_of_turn>", "<eos>")
+    made_for: tuple[MadeFor, ...] = ()
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -31,4 +33,8 @@ class Gemma(NativeFamily):
             yield from self.parts("<start_of_turn>model\n")
 
 
-FAMILIES = (Gemma("gemma"), Gemma("gemma2"), Gemma("gemma3", system="first"))
+FAMILIES = (
+    Gemma("gemma", made_for=(MadeFor(("gemma",)),)),
+    Gemma("gemma2", made_for=(MadeFor(("gemma2",)),)),
+    Gemma("gemma3", system="first", made_for=(MadeFor(("gemma3", "gemma3_text")),)),
+)

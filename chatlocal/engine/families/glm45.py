@@ -8,6 +8,7 @@ from typing import Any
 
 from chatlocal.engine.families.native import Chat, NativeFamily
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.families.thinking import split_thinking
 from chatlocal.engine.messages import ChatMessage
 
@@ -29,6 +30,7 @@ class GLM45(NativeFamily):
     markup: tuple[str, ...] = ("<think>", "</think>", _NO_THINKING)
     stop_strings: tuple[str, ...] = ("<|endoftext|>", "<|user|>", "<|observation|>")
     options: Mapping[str, Any] = field(default_factory=lambda: {"enable_thinking": True})
+    made_for: tuple[MadeFor, ...] = (MadeFor(("glm4_moe",)),)
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chatlocal.engine.families.native import Chat, NativeFamily, System
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class InternLM(NativeFamily):
     special: tuple[str, ...] = ("<s>", "</s>", "<eoh>", "<eoa>")
     stop_strings: tuple[str, ...] = ("<eoa>", "</s>")
     next_turn: tuple[str, ...] = ("<|User|>:",)
+    made_for: tuple[MadeFor, ...] = (MadeFor(("internlm",)),)
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""

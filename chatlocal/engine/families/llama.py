@@ -9,6 +9,7 @@ from typing import Any
 
 from chatlocal.engine.families.native import Chat, NativeFamily, System
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.families.row import on_their_own
 
 
@@ -22,6 +23,7 @@ class Llama2(NativeFamily):
     special: tuple[str, ...] = ("<s>", "</s>")
     stop_strings: tuple[str, ...] = ("</s>",)
     next_turn: tuple[str, ...] = ("[INST]",)
+    made_for: tuple[MadeFor, ...] = (MadeFor(("llama",), "llama-?2"),)
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -54,6 +56,7 @@ class Llama31(NativeFamily):
     )
     stop_strings: tuple[str, ...] = ("<|eot_id|>", "<|eom_id|>", "<|end_of_text|>")
     options: Mapping[str, Any] = field(default_factory=lambda: {"date_string": None})
+    made_for: tuple[MadeFor, ...] = ()
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
@@ -75,4 +78,9 @@ def _today() -> str:
 
 
 # Only Llama 3.2's template asks for the day of today; the others have one written in them.
-FAMILIES = (Llama2(), Llama31("llama3.1"), Llama31("llama3.2", today=_today), Llama31("llama3.3"))
+FAMILIES = (
+    Llama2(),
+    Llama31("llama3.1", made_for=(MadeFor(("llama",), r"llama-?3\.1"),)),
+    Llama31("llama3.2", today=_today, made_for=(MadeFor(("llama", "mllama"), r"llama-?3\.2"),)),
+    Llama31("llama3.3", made_for=(MadeFor(("llama",), r"llama-?3\.3"),)),
+)

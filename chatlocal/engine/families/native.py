@@ -15,6 +15,7 @@ from chatlocal.engine.errors import TemplateError, UnsupportedInput, Unsupported
 from chatlocal.engine.families import turns as fitting
 from chatlocal.engine.families.continuing import open_last, open_thinking, up_to_mark
 from chatlocal.engine.families.prompt import Markup, Part, Prompt, Text
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.messages import ChatMessage, Tool, read_messages, read_tools
 
 System = Literal["anywhere", "first", "nowhere"]
@@ -46,6 +47,7 @@ class NativeFamily:
     `system` is where a system turn may stand; `alternates` that user and assistant must take turns, the user first;
     `roles` are the others besides system that it can write. `special` and `markup` are its control tokens, those that
     tokenizers mark special and those that they do not. `options` are the names that `render` takes, with defaults.
+    `made_for` are the models that get the family without being asked.
     """
 
     name: str
@@ -59,6 +61,12 @@ class NativeFamily:
     next_turn: tuple[str, ...] = ()
     begins: bool = False
     options: Mapping[str, Any] = {}
+    made_for: tuple[MadeFor, ...] = ()
+
+    @property
+    def takes_system(self) -> bool:
+        """See Family.takes_system."""
+        return self.system != "nowhere"
 
     def write(self, chat: Chat) -> Iterable[Part]:
         """The parts of the prompt."""

@@ -47,8 +47,8 @@ Part = Markup | Text
 class Prompt:
     """A rendered conversation.
 
-    `stop_strings` end an answer; `next_turn` are texts that would begin another turn, for families whose turns begin
-    in plain text: an answer ends before them too. `opened` is what the prompt has already opened of the answer:
+    `stop_strings` end an answer; `next_turn` is what would begin another turn, for families whose answers do not always
+    end with a stop string: an answer ends before it too. `opened` is what the prompt has already opened of the answer:
     "<think>\\n" or "". `control` are the control tokens of the family, used here or not, besides those that the
     tokenizer marks special. `begins`: the ids begin with the tokenizer's begin-of-text id, which the text does not
     show, where the tokenizer is one that puts it there.
@@ -84,19 +84,23 @@ class Prompt:
         return ids if not self.begins or ids[:1] == made.begin[:1] else made.begin + ids
 
     def stop_ids(self, tokenizer: Any) -> frozenset[int]:
-        """The ids that end an answer: those of the stop strings that are control tokens, and the tokenizer's end."""
+        """The ids that end an answer: those of the stops that are control tokens, and the tokenizer's end."""
         known = encoder(tokenizer, self.control).control_ids
-        ids = {known[stop] for stop in self.stop_strings if stop in known}
+        ids = {known[stop] for stop in self._stops if stop in known}
         end = getattr(tokenizer, "eos_token_id", None)
         return frozenset(ids if end is None else ids | {end})
 
     def stop_texts(self, tokenizer: Any) -> tuple[str, ...]:
-        """The stop strings to look for in the answer's text: those that the tokenizer has no control token for.
+        """The stops to look for in the answer's text: those that the tokenizer has no control token for.
 
         A control token ends an answer by its id; the same characters in plain text are something the model talks about.
         """
         known = encoder(tokenizer, self.control).control_ids
-        return (*(stop for stop in self.stop_strings if stop not in known), *self.next_turn)
+        return tuple(stop for stop in self._stops if stop not in known)
+
+    @property
+    def _stops(self) -> tuple[str, ...]:
+        return (*self.stop_strings, *self.next_turn)
 
     def _segments(self) -> Iterator[dict[str, Any]]:
         joined: str | None = None

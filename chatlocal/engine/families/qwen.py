@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from chatlocal.engine.families.native import Chat, NativeFamily, System
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,9 @@ class Qwen(NativeFamily):
     alternates: bool = True
     special: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
     stop_strings: tuple[str, ...] = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
+    made_for: tuple[MadeFor, ...] = (
+        MadeFor(("qwen",), dedicated=True, because="its tokenizer brings no chat template of its own"),
+    )
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""

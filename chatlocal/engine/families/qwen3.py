@@ -9,6 +9,7 @@ from typing import Any
 from chatlocal.engine.families.chatml import ChatML
 from chatlocal.engine.families.native import Chat
 from chatlocal.engine.families.prompt import Part
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.families.thinking import last_question, split_thinking
 from chatlocal.engine.messages import ChatMessage
 
@@ -75,7 +76,12 @@ class QwQ(ChatML):
 
 
 FAMILIES = (
-    Qwen3("qwen3"),
-    Qwen3("qwen3-thinking-2507", always_thinks=True, options={}),
-    QwQ("qwq"),
+    Qwen3("qwen3", made_for=(MadeFor(("qwen3", "qwen3_moe")),)),
+    Qwen3(
+        "qwen3-thinking-2507",
+        always_thinks=True,
+        options={},
+        made_for=(MadeFor(("qwen3", "qwen3_moe"), "thinking-2507"),),
+    ),
+    QwQ("qwq", made_for=(MadeFor(("qwen2",), "qwq"),)),
 )

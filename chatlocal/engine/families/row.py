@@ -8,6 +8,7 @@ from typing import Literal
 
 from chatlocal.engine.families.native import Chat, NativeFamily, System
 from chatlocal.engine.families.prompt import Markup, Part, Text
+from chatlocal.engine.families.recognition import MadeFor
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Row(NativeFamily):
     skips_empty: frozenset[str] = frozenset()
     always_asks: bool = False
     own: Literal["", "turn", "stretch"] = ""
+    made_for: tuple[MadeFor, ...] = ()
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""

@@ -6,6 +6,7 @@ for the text of a turn, and what `special` lists is a control token.
 
 from __future__ import annotations
 
+from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.families.row import Row
 
 _BOS, _EOS = "<s>", "</s>"
@@ -16,7 +17,7 @@ _PHI_STOPS = ("<|end|>", "<|endoftext|>")
 _DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>")
 
 FAMILIES = (
-    # The last turns of a conversation and its system text stand alone; the answer of a turn ends with "###".
+    # The system text and every turn end with "###".
     Row(
         "aquila",
         system_turn="{}###",
@@ -29,6 +30,7 @@ FAMILIES = (
         stop_strings=(_EOS,),
         next_turn=("###Human:",),
         begins=True,
+        made_for=(MadeFor(("aquila", "llama"), "aquila"),),
     ),
     # Stanford's instruction format: one question, no system text of the caller's own.
     Row(
@@ -44,6 +46,7 @@ FAMILIES = (
         special=_LLAMA,
         stop_strings=(_EOS,),
         next_turn=("### Instruction:",),
+        made_for=(MadeFor(("llama",), "alpaca"),),
     ),
     # build_chat_input: every text is encoded on its own, and nothing ends a past answer.
     Row(
@@ -54,7 +57,9 @@ FAMILIES = (
         answer="<reserved_103>",
         special=("<reserved_102>", "<reserved_103>", _EOS),
         stop_strings=(_EOS,),
+        next_turn=("<reserved_102>",),
         own="turn",
+        made_for=(MadeFor(("baichuan",), vocab_sizes=(64_000,)),),
     ),
     Row(
         "baichuan2",
@@ -64,7 +69,9 @@ FAMILIES = (
         answer="<reserved_107>",
         special=("<reserved_106>", "<reserved_107>", _EOS),
         stop_strings=(_EOS,),
+        next_turn=("<reserved_106>",),
         own="turn",
+        made_for=(MadeFor(("baichuan",), vocab_sizes=(125_696,)),),
     ),
     # Trained with each turn encoded on its own, the question with the words that ask for the answer.
     Row(
@@ -80,6 +87,7 @@ FAMILIES = (
         stop_strings=(_EOS,),
         next_turn=("\n\nHuman:",),
         own="turn",
+        made_for=(MadeFor(("llama",), "belle"),),
     ),
     Row(
         "bluelm",
@@ -91,6 +99,11 @@ FAMILIES = (
         answer="[|AI|]:",
         special=(*_LLAMA, "[|Human|]:", "[|AI|]:"),
         stop_strings=(_EOS,),
+        made_for=(
+            MadeFor(
+                ("bluelm", "BlueLM"),
+            ),
+        ),
     ),
     Row(
         "codegeex2",
@@ -102,6 +115,7 @@ FAMILIES = (
         special=("[gMASK]", "sop", _EOS),
         stop_strings=(_EOS,),
         own="turn",
+        made_for=(MadeFor(("chatglm",), "codegeex2", dedicated=True, because="no published file holds its format"),),
     ),
     Row(
         "deepseek",
@@ -114,6 +128,7 @@ FAMILIES = (
         special=_DEEPSEEK,
         stop_strings=("<｜end▁of▁sentence｜>",),
         next_turn=("\n\nUser:",),
+        made_for=(MadeFor(("llama", "deepseek", "deepseek_v2"), r"deepseek-(llm|v2|moe)"),),
     ),
     Row(
         "deepseek-coder",
@@ -129,6 +144,7 @@ FAMILIES = (
         special=(*_DEEPSEEK, "<|EOT|>"),
         stop_strings=("<|EOT|>",),
         next_turn=("\n### Instruction:",),
+        made_for=(MadeFor(("llama",), "deepseek-coder"),),
     ),
     Row(
         "falcon",
@@ -141,6 +157,7 @@ FAMILIES = (
         stop_strings=("<|endoftext|>",),
         next_turn=("\nUser:",),
         begins=True,
+        made_for=(MadeFor(("falcon",)),),
     ),
     # Turns without text are left out.
     Row(
@@ -154,6 +171,10 @@ FAMILIES = (
         skips_empty=frozenset({"system", "user", "assistant"}),
         special=_GLM,
         stop_strings=("<|endoftext|>", "<|user|>", "<|observation|>"),
+        made_for=(
+            MadeFor(("glm", "glm4")),
+            MadeFor(("chatglm",), vocab_sizes=(151_552,)),
+        ),
     ),
     Row(
         "glm-edge",
@@ -165,6 +186,7 @@ FAMILIES = (
         always_asks=True,
         special=_GLM[2:],
         stop_strings=("<|endoftext|>", "<|user|>", "<|observation|>"),
+        made_for=(MadeFor(("glm",), "glm-edge"),),
     ),
     Row(
         "llama3",
@@ -177,6 +199,7 @@ FAMILIES = (
         trims=True,
         special=("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
         stop_strings=("<|eot_id|>", "<|end_of_text|>"),
+        made_for=(MadeFor(("llama",), "llama-?3"),),
     ),
     Row(
         "openchat",
@@ -188,6 +211,7 @@ FAMILIES = (
         answer="GPT4 Correct Assistant:",
         special=(*_LLAMA, "<|end_of_turn|>"),
         stop_strings=("<|end_of_turn|>",),
+        made_for=(MadeFor(("mistral", "llama"), "openchat"),),
     ),
     # The published template drops a system text without a word; here it is refused.
     Row(
@@ -200,6 +224,7 @@ FAMILIES = (
         special=_LLAMA,
         stop_strings=(_EOS,),
         next_turn=("\n\nHuman:",),
+        made_for=(MadeFor(("orion",)),),
     ),
     # The first Phi-3-mini and Phi-3-medium templates drop a system text without a word; here it is refused.
     Row(
@@ -211,6 +236,7 @@ FAMILIES = (
         system="nowhere",
         special=_PHI,
         stop_strings=_PHI_STOPS,
+        made_for=(MadeFor(("phi3",)),),
     ),
     Row(
         "phi3-medium",
@@ -220,6 +246,7 @@ FAMILIES = (
         system="nowhere",
         special=_PHI,
         stop_strings=_PHI_STOPS,
+        made_for=(MadeFor(("phi3",), "phi-3-medium"),),
     ),
     Row(
         "phi3-small",
@@ -232,6 +259,7 @@ FAMILIES = (
         end="<|endoftext|>",
         special=_PHI[1:],
         stop_strings=_PHI_STOPS,
+        made_for=(MadeFor(("phi3small", "phi3"), "phi-3-small"),),
     ),
     Row(
         "phi3.5",
@@ -244,6 +272,7 @@ FAMILIES = (
         skips_empty=frozenset({"system"}),
         special=_PHI[1:],
         stop_strings=_PHI_STOPS,
+        made_for=(MadeFor(("phi3",), r"phi-3\.5"),),
     ),
     Row(
         "phi4",
@@ -254,6 +283,7 @@ FAMILIES = (
         answer="<|im_start|>assistant<|im_sep|>",
         special=("<|im_start|>", "<|im_sep|>", "<|im_end|>", "<|endoftext|>"),
         stop_strings=("<|im_end|>", "<|endoftext|>"),
+        made_for=(MadeFor(("phi3",), "phi-4"),),
     ),
     Row(
         "solar",
@@ -267,6 +297,7 @@ FAMILIES = (
         special=_LLAMA,
         stop_strings=(_EOS,),
         next_turn=("### User:",),
+        made_for=(MadeFor(("llama",), "solar"),),
     ),
     Row(
         "starchat",
@@ -278,6 +309,7 @@ FAMILIES = (
         answer="<|assistant|>",
         special=("<|system|>", "<|user|>", "<|assistant|>", "<|end|>"),
         stop_strings=("<|end|>",),
+        made_for=(MadeFor(("gpt_bigcode", "starcoder2"), "starchat"),),
     ),
     # FastChat's Vicuna 1.1: past answers end with </s>, and what follows has no space before it.
     Row(
@@ -293,6 +325,7 @@ FAMILIES = (
         next_turn=(" USER:", "\nUSER:"),
         own="stretch",
         begins=True,
+        made_for=(MadeFor(("llama",), "vicuna"),),
     ),
     Row(
         "xuanyuan",
@@ -308,6 +341,7 @@ FAMILIES = (
         special=_LLAMA,
         stop_strings=(_EOS,),
         next_turn=("Human:",),
+        made_for=(MadeFor(("llama",), "xuanyuan"),),
     ),
     Row(
         "xverse",
@@ -320,6 +354,7 @@ FAMILIES = (
         special=_LLAMA,
         stop_strings=(_EOS,),
         next_turn=("\n\nHuman:",),
+        made_for=(MadeFor(("xverse",)),),
     ),
     Row(
         "yayi",
@@ -337,6 +372,8 @@ FAMILIES = (
         answer="<|YaYi|>:",
         special=(*_LLAMA, "<|System|>", "<|Human|>", "<|YaYi|>", "<|End|>"),
         stop_strings=("<|End|>",),
+        next_turn=(_EOS, "<|Human|>"),
+        made_for=(MadeFor(("bloom", "llama"), "yayi"),),
     ),
     Row(
         "yuan",
@@ -347,6 +384,7 @@ FAMILIES = (
         answer="<sep>",
         special=("<sep>", "<eod>"),
         stop_strings=("<eod>",),
+        made_for=(MadeFor(("yuan", "llama"), "yuan2?"),),
     ),
     Row(
         "zephyr",
@@ -357,6 +395,7 @@ FAMILIES = (
         answer="<|assistant|>\n",
         special=(_EOS,),
         stop_strings=(_EOS,),
+        made_for=(MadeFor(("mistral",), "zephyr"),),
     ),
     Row(
         "ziya",
@@ -368,5 +407,6 @@ FAMILIES = (
         answer="<bot>:",
         special=(*_LLAMA, "<human>", "<bot>"),
         stop_strings=(_EOS,),
+        made_for=(MadeFor(("llama",), "ziya"),),
     ),
 )
