@@ -99,6 +99,31 @@ def test_doctor_reports_on_a_model(tmp_path: Path, capsys: pytest.CaptureFixture
     assert made is not None
     assert 0 < int(made[1]) <= 32
     assert "\x1b" not in out  # no colour off a terminal
+    for line in ("family +jinja", "rule +chat_template", "tool format +none", r"stops +'<\|im_end\|>'", "end ids +2"):
+        assert re.search(f"^{line}$", out, re.MULTILINE), line
+    assert re.search(r"^special tokens .*eos <\|im_end\|>", out, re.MULTILINE)
+
+
+def test_doctor_shows_a_family_that_is_asked_for(loads: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    loads(scripted_engine("The keeper.", template="vicuna"))
+    assert main(["doctor", "--template", "vicuna"]) == 0
+    out = capsys.readouterr().out
+    assert re.search("^template source +written in chatlocal$", out, re.MULTILINE)
+    assert re.search(r"^stops +'</s>', ' USER:', '\\nUSER:'$", out, re.MULTILINE)
+    assert "USER: What is a lighthouse for? ASSISTANT: It shows ships where the coast is.</s>USER:" in out
+
+
+def test_doctor_colours_control_tokens_on_a_terminal(loads: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", screen := Terminal())
+    loads(scripted_engine("The keeper.", template="llama2"))
+    assert main(["doctor"]) == 0
+    assert "\x1b[36m<s>\x1b[0m\x1b[2m|\x1b[0m[INST] <<SYS>>\nYou answer" in screen.getvalue()
 
 
 def test_doctor_says_when_a_format_has_no_system_turn(loads: Any, capsys: pytest.CaptureFixture[str]) -> None:

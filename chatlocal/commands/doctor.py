@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from chatlocal.commands.terminal import Style
 from chatlocal.engine.errors import UnsupportedRole
+from chatlocal.engine.families import Markup
 from chatlocal.engine.messages import ChatMessage, Sampling
 
 if TYPE_CHECKING:
     from chatlocal.engine import Engine
     from chatlocal.engine.families import Prompt
+    from chatlocal.engine.families.prompt import Part
 
 _SYSTEM = ChatMessage("system", "You answer in one sentence.")
 _TURNS = (
@@ -22,6 +24,7 @@ _TURNS = (
     ChatMessage("user", "Who looks after it?"),
 )
 _ANSWER_TOKENS = 32
+_AT_A_GLANCE = 32  # characters
 
 
 def add_to(commands: Any) -> None:
@@ -29,6 +32,7 @@ def add_to(commands: Any) -> None:
     about = "Show how a model was loaded, how it reads a conversation, and how fast it answers."
     parser = commands.add_parser("doctor", help="show how a model is loaded and prompted", description=about)
     parser.add_argument("model", nargs="?", metavar="MODEL", help="folder, hub id or GGUF file (default: embedded)")
+    parser.add_argument("--template", metavar="NAME", help="prompt family, Jinja template, or path to one")
     parser.set_defaults(run=run)
 
 
@@ -36,7 +40,7 @@ def run(options: argparse.Namespace) -> None:
     """Load the model and report on it."""
     from chatlocal.engine import Engine
 
-    with Engine.load(options.model) as engine:
+    with Engine.load(options.model, template=options.template) as engine:
         report(engine)
 
 
@@ -66,9 +70,9 @@ def report(engine: Engine) -> None:
 
 def _lines(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
-        # Numbers are read at a glance, sentences one by one.
-        sentences = [str(item) for item in value]
-        return sentences if any(" " in item for item in sentences) else [", ".join(sentences) or "none"]
+        # Numbers and tokens are read at a glance, sentences one by one.
+        items = [str(item) for item in value]
+        return items if any(len(item) > _AT_A_GLANCE for item in items) else [", ".join(items) or "none"]
     return ["unknown" if value is None else str(value)]
 
 
@@ -81,6 +85,12 @@ def _sample(engine: Engine) -> tuple[Prompt, str]:
 
 
 def _spelled(prompt: Prompt, style: Style) -> str:
-    return "".join(
-        style.accent(segment["special"]) if "special" in segment else segment["text"] for segment in prompt.segments
-    )
+    """The prompt with control tokens in colour; text tokenized on its own begins with a faint bar on a terminal."""
+    return "".join(_part(part, style) for part in prompt.parts)
+
+
+def _part(part: Part, style: Style) -> str:
+    if isinstance(part, Markup):
+        return style.accent(part.text)
+    bar = style.dim("|") if style.on and part.own else ""
+    return f"{part.gap or ''}{bar}{part.text}"

@@ -17,6 +17,7 @@ from chatlocal.engine.context_length import context_length
 from chatlocal.engine.errors import ContextOverflow, EngineClosed, UnsupportedInput
 from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
+from chatlocal.engine.families.description import described_prompts
 from chatlocal.engine.generation_defaults import complete, end_ids
 from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
@@ -193,11 +194,8 @@ class Engine:
         """What was loaded and which rule chose the prompt family, for a person to read."""
         described: dict[str, Any] = {
             "model": self.name,
-            "family": self._choice.family.name,
-            "rule": self._choice.rule,
-            "why": self._choice.why,
+            **described_prompts(self._choice, self.tokenizer, self._generation_config),
             "context_length": self.context_length,
-            "end_ids": sorted(end_ids(self.tokenizer, self._generation_config, ())),
             "notes": list(self._notes),
         }
         describe = getattr(self.backend, "describe", None)

@@ -79,6 +79,7 @@ class ChatGLM3(NativeFamily):
 
     name: str = "chatglm3"
     renders_tools: ClassVar[bool] = True
+    tool_format: ClassVar[str] = "chatglm3"
     roles: frozenset[str] = frozenset({"user", "assistant", "tool"})
     special: tuple[str, ...] = (
         *("[gMASK]", "sop", "</s>"),

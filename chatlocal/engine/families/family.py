@@ -23,6 +23,16 @@ class Family(Protocol):
         ...
 
     @property
+    def tool_format(self) -> str | None:
+        """The name of the format in which tool calls are written, None when they are not or it is not known."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """Where the format comes from, for a person to read."""
+        ...
+
+    @property
     def takes_system(self) -> bool:
         """Whether a conversation may begin with a system text; where not, it is refused or merged."""
         ...

@@ -14,6 +14,7 @@ from chatlocal.engine.families.control import control_tokens, markup_of
 from chatlocal.engine.families.neutral import Neutralizer
 from chatlocal.engine.families.probing import Template
 from chatlocal.engine.families.prompt import Markup, Prompt
+from chatlocal.engine.families.tool_format import tool_format
 from chatlocal.engine.messages import ChatMessage, Tool, read_messages, read_tools
 
 _OPEN_THINKING = re.compile(r"<think>\s*\Z")
@@ -41,6 +42,21 @@ class JinjaFamily:
     def renders_tools(self) -> bool:
         """Whether the template writes tools that it is given; found out once with a tool of our own."""
         return self._tool_use.renders_tools
+
+    @property
+    def takes_system(self) -> bool:
+        """See Family.takes_system."""
+        return self._default.takes_system(0)
+
+    @property
+    def tool_format(self) -> str | None:
+        """See Family.tool_format."""
+        return tool_format(self._tool_use.source) if self.renders_tools else None
+
+    @property
+    def source(self) -> str:
+        """See Family.source."""
+        return f"a chat template of {len(self._default.source):,} characters"
 
     def render(
         self,

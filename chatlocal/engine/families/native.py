@@ -62,6 +62,8 @@ class NativeFamily:
     begins: bool = False
     options: Mapping[str, Any] = {}
     made_for: tuple[MadeFor, ...] = ()
+    tool_format: ClassVar[str | None] = None
+    source: ClassVar[str] = "written in chatlocal"
 
     @property
     def takes_system(self) -> bool:
