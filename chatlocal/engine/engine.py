@@ -17,10 +17,10 @@ from chatlocal.engine.context_length import context_length
 from chatlocal.engine.errors import ContextOverflow, EngineClosed, UnsupportedInput
 from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
-from chatlocal.engine.families.description import described_prompts
 from chatlocal.engine.generation_defaults import complete, end_ids
 from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
+from chatlocal.engine.prompt_description import described_prompts
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
 from chatlocal.engine.runtime.backend import Backend, Request
 

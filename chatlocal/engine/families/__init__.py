@@ -57,9 +57,10 @@ def resolve(tokenizer: Any, config: Any, template: str | None = None) -> Choice:
     name, a Jinja template or a path to one); a dedicated family, for models whose own template is wrong or absent; the
     tokenizer's chat template; a family by the model's type and name; ChatML. TemplateError when `template` is none.
     """
-    if template is not None:
+    wished = os.environ.get(_VARIABLE)
+    if template is not None and template != wished:
         return Choice(_given(tokenizer, template), "template", "The template was given.")
-    if wished := os.environ.get(_VARIABLE):
+    if wished:
         return Choice(_given(tokenizer, wished), "environment", f"{_VARIABLE} is set.")
     model = Model.of(tokenizer, config)
     found = closest(_made_for(), model)
