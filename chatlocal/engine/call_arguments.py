@@ -55,3 +55,23 @@ def read_response_format(form: Any) -> tuple[Mapping[str, Any] | None, Spec | No
         "response_format must be {'type': 'text'}, {'type': 'json_object'} or {'type': 'json_schema', 'json_schema':"
         f" {{'name': ..., 'schema': {{...}}}}}}, got {form!r}."
     )
+
+
+# What the engine takes beside a family's options.
+_NO_OPTIONS = frozenset({"messages", "tools", "tool_choice", "spec", "sampling", "timeout"})
+
+
+def family_options(own: Mapping[str, Any] | None, given: Any) -> dict[str, Any]:
+    """Options for the prompt family: the call's over the model object's, and a merged system text unless they say no.
+
+    Frameworks put system messages everywhere, so they go into a user turn where a model has no place for them.
+    UnsupportedInput when the call's are no mapping, or name what is no option of a prompt.
+    """
+    for options in (own, given):
+        if options is not None and not isinstance(options, Mapping):
+            raise UnsupportedInput(
+                f"chat_template_kwargs takes a dict, such as {{'enable_thinking': False}}, got {options!r}."
+            )
+        if taken := sorted(_NO_OPTIONS & set(options or ())):
+            raise UnsupportedInput(f"{', '.join(taken)} cannot be set by chat_template_kwargs: pass it to the call.")
+    return {"merge_system": True, **(own or {}), **(given or {})}

@@ -24,7 +24,7 @@ from pydantic import AliasChoices, ConfigDict, Field, SecretStr, field_validator
 from typing_extensions import is_typeddict
 
 from chatlocal.engine import embedded
-from chatlocal.engine.call_arguments import refuse_unknown
+from chatlocal.engine.call_arguments import family_options, refuse_unknown
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.shared import shared_engine
@@ -75,6 +75,8 @@ class ChatLocal(BaseChatModel):
     frequency_penalty: float | None = None
     seed: int | None = None
     stop: list[str] | None = Field(default=None, validation_alias=AliasChoices("stop", "stop_sequences"))
+    chat_template_kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Options of the prompt family or chat template, such as {"enable_thinking": False}."""
     timeout: float | None = None
     """Seconds that one call may take, GenerationTimeout after that."""
     max_retries: int = Field(default=0, ge=0)
@@ -212,7 +214,7 @@ class ChatLocal(BaseChatModel):
             await events.aclose()
 
     def _defaults(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*SAMPLING, "stop", "timeout")}
+        return {name: getattr(self, name) for name in (*SAMPLING, "stop", "timeout", "chat_template_kwargs")}
 
     # structured output
 
@@ -276,7 +278,8 @@ class ChatLocal(BaseChatModel):
         if not messages:
             return 0
         declared = [convert_to_openai_tool(tool) for tool in tools or ()]
-        return self.engine.count_tokens(to_chat_messages(messages), declared or None, merge_system=True)
+        options = family_options(self.chat_template_kwargs, None)
+        return self.engine.count_tokens(to_chat_messages(messages), declared or None, **options)
 
     # what others ask about the model
 
@@ -286,7 +289,7 @@ class ChatLocal(BaseChatModel):
 
     @property
     def _identifying_params(self) -> Mapping[str, Any]:
-        names = (*SAMPLING, "stop", "device", "dtype", "attn_implementation", *_MODEL)
+        names = (*SAMPLING, "stop", "chat_template_kwargs", "device", "dtype", "attn_implementation", *_MODEL)
         return {"model": self._model_name(), **{name: getattr(self, name) for name in names}}
 
     def _model_name(self) -> str:
@@ -360,8 +363,7 @@ def _start(engine: Engine, open_stream: Any, messages: list[BaseMessage], call: 
             spec=call.spec,
             sampling=call.sampling,
             timeout=call.timeout,
-            # Chains put system messages everywhere, so they go into a user turn where a model has no place for them.
-            merge_system=True,
+            **call.family,
         )
     except ContextOverflow as error:
         raise PromptTooLong(error.prompt_tokens, error.context_length) from error

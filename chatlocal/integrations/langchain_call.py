@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from chatlocal.engine.call_arguments import read_logprobs, read_response_format, refuse_unknown
+from chatlocal.engine.call_arguments import family_options, read_logprobs, read_response_format, refuse_unknown
 from chatlocal.engine.constraints import Spec, json_schema
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import UnsupportedInput
@@ -14,11 +14,12 @@ from chatlocal.engine.messages import ChatMessage, Sampling, Tool
 from chatlocal.integrations.langchain_schemas import read_schema
 
 # What a call may set of Sampling; `stop` comes on its own and `logprobs` has OpenAI's two arguments.
-SAMPLING = tuple(field.name for field in fields(Sampling) if field.name not in ("stop", "logprobs"))
+SAMPLING = tuple(one.name for one in fields(Sampling) if one.name not in ("stop", "logprobs"))
 
 # `stream` steers langchain_core, which hands it on.
 _ARGUMENTS = (
     *SAMPLING,
+    "chat_template_kwargs",
     "function_call",
     "functions",
     "logprobs",
@@ -35,7 +36,10 @@ _ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `schema` is what the answer must be, `function` the function whose arguments the answer is."""
+    """One request. `schema` is what the answer must be, `function` the function whose arguments the answer is.
+
+    `family` are the options of the prompt family.
+    """
 
     sampling: Sampling
     model: str | None = None
@@ -43,6 +47,7 @@ class Call:
     schema: Mapping[str, Any] | None = None
     spec: Spec | None = None
     function: str | None = None
+    family: Mapping[str, Any] = field(default_factory=dict)
 
     def prompt(self, messages: Iterable[ChatMessage], engine: Engine) -> tuple[ChatMessage, ...]:
         """The conversation, with the wish for the form where one was asked for."""
@@ -73,6 +78,7 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
         schema=schema,
         spec=spec,
         function=None if function is None else function.name,
+        family=family_options(fields.get("chat_template_kwargs"), arguments.get("chat_template_kwargs")),
     )
 
 

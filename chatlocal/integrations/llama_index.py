@@ -79,6 +79,9 @@ class LocalLLM(StructuredPrediction):
     frequency_penalty: float | None = Field(default=None, description="The same, for each time they were written.")
     seed: int | None = Field(default=None, description="Makes sampling repeatable.")
     stop: list[str] | None = Field(default=None, description="Texts at which the answer ends, without them.")
+    chat_template_kwargs: dict[str, Any] = Field(
+        default_factory=dict, description='Options of the prompt format, such as {"enable_thinking": False}.'
+    )
     timeout: float | None = Field(default=None, description="Seconds for one call.")
     context_window: int | None = Field(default=None, gt=0, description="Tokens to plan with instead of the model's.")
 
@@ -213,7 +216,9 @@ class LocalLLM(StructuredPrediction):
         return {name: getattr(self, name) for name in _LOADING if getattr(self, name) is not None}
 
     def _options(self, kwargs: dict[str, Any]) -> CallOptions:
-        return read_options({name: getattr(self, name) for name in (*SAMPLING_NAMES, "timeout")}, kwargs)
+        return read_options(
+            {name: getattr(self, name) for name in (*SAMPLING_NAMES, "timeout", "chat_template_kwargs")}, kwargs
+        )
 
     def _conversation(
         self, messages: Sequence[ChatMessage], kwargs: dict[str, Any]
@@ -289,6 +294,5 @@ class LocalLLM(StructuredPrediction):
 
 
 def _engine_arguments(prompt: Messages | Prompt, options: CallOptions) -> dict[str, Any]:
-    # LlamaIndex puts system messages everywhere, so they go into a user turn where a model has no place for them.
-    family = {} if isinstance(prompt, Prompt) else {"merge_system": True}
+    family = {} if isinstance(prompt, Prompt) else options.family
     return {"spec": options.spec, "sampling": options.sampling, "timeout": options.timeout, **family}

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from chatlocal.engine.call_arguments import read_logprobs, read_response_format, refuse_unknown
+from chatlocal.engine.call_arguments import family_options, read_logprobs, read_response_format, refuse_unknown
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.messages import Sampling
 
-SAMPLING_NAMES = tuple(field.name for field in fields(Sampling) if field.name != "logprobs")
+SAMPLING_NAMES = tuple(one.name for one in fields(Sampling) if one.name != "logprobs")
 
 # Arguments of the core for servers and tools. DocumentContextExtractor sends extra_headers to every model.
 _ACCEPTED_EMPTY = ("tools", "tool_choice", "tool_required", "allow_parallel_tool_calls", "parallel_tool_calls")
 _IGNORED = ("extra_headers",)
-_OTHERS = ("max_new_tokens", "timeout", "response_format", "logprobs", "top_logprobs")
+_OTHERS = ("chat_template_kwargs", "max_new_tokens", "timeout", "response_format", "logprobs", "top_logprobs")
 _NAMES = (*SAMPLING_NAMES, *_OTHERS, *_ACCEPTED_EMPTY, *_IGNORED)
 
 
@@ -25,13 +25,14 @@ class CallOptions:
     """What one call asks for; `timeout` is in seconds.
 
     `spec` constrains the answer, and `schema` is the JSON Schema to ask the model for. A bare JSON object is
-    constrained and not asked for, as with OpenAI.
+    constrained and not asked for, as with OpenAI. `family` are the options of the prompt family.
     """
 
     sampling: Sampling
     timeout: float | None = None
     schema: Mapping[str, Any] | None = None
     spec: Spec | None = None
+    family: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_options(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> CallOptions:
@@ -49,7 +50,8 @@ def read_options(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> CallO
     merged = {**defaults, **given}
     chosen = {name: merged[name] for name in SAMPLING_NAMES if merged.get(name) is not None}
     schema, spec = read_response_format(given.get("response_format"))
-    return CallOptions(Sampling(**chosen, logprobs=read_logprobs(given)), merged.get("timeout"), schema, spec)
+    family = family_options(defaults.get("chat_template_kwargs"), given.get("chat_template_kwargs"))
+    return CallOptions(Sampling(**chosen, logprobs=read_logprobs(given)), merged.get("timeout"), schema, spec, family)
 
 
 def _refuse_tools(given: Mapping[str, Any]) -> None:
