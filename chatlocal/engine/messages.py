@@ -122,7 +122,7 @@ class ChatMessage:
         return cls(
             role=known,
             content=_content(value.get("content")),
-            tool_calls=tuple(_tool_call(call) for call in value.get("tool_calls") or ()),
+            tool_calls=tuple(_tool_call(call) for call in value.get("tool_calls") or _old_call(value)),
             tool_call_id=value.get("tool_call_id"),
             name=value.get("name"),
             reasoning=value.get("reasoning") or value.get("reasoning_content"),
@@ -220,6 +220,12 @@ def _part(part: Any) -> Part:
                 return Image(url)
         raise UnsupportedInput(f"Content parts of type {kind!r} cannot be read here: use text or image_url parts.")
     raise UnsupportedInput(f"A content part must be text or a dict, got {type(part).__name__}.")
+
+
+def _old_call(value: Mapping[str, Any]) -> tuple[Any, ...]:
+    """OpenAI's older `function_call`, one call without an id."""
+    call = value.get("function_call")
+    return () if not call else (call,)
 
 
 def _tool_call(call: ToolCall | Mapping[str, Any]) -> ToolCall:

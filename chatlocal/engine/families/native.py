@@ -82,6 +82,10 @@ class NativeFamily:
         """What the prompt opens of the answer; see Prompt."""
         return ""
 
+    def endings(self, chat: Chat) -> tuple[str, ...]:
+        """What would begin another turn; see Prompt.next_turn."""
+        return self.next_turn
+
     def render(
         self,
         messages: Iterable[ChatMessage | Mapping[str, Any]],
@@ -109,7 +113,7 @@ class NativeFamily:
         return Prompt(
             parts,
             stop_strings=self.stop_strings,
-            next_turn=self.next_turn,
+            next_turn=self.endings(chat),
             opened=opened,
             control=frozenset((*self.special, *self.markup, *self.stop_strings)),
             begins=self.begins,
