@@ -118,7 +118,7 @@ class Template:
             result = {"role": "tool", "content": "proberesult", "tool_call_id": "probecall", "name": "probetool"}
             text = self._probe([_USER, calling, result], tools=[_TOOL]) or ""
             _, _, written = text.rpartition("probequestion")
-            if "probetool" in written and '"place"' in written and "probeplace" in written:
+            if "probetool" in written and "probeplace" in written and _names_the_place(written):
                 return as_text, empty_is_none
         return None
 
@@ -139,6 +139,11 @@ class Template:
             return self.render({"messages": messages, "tools": tools, "add_generation_prompt": False})
         except TemplateError:
             return None  # that it cannot be rendered is the answer
+
+
+def _names_the_place(written: str) -> bool:
+    """Whether the argument's name is written as data, and neither as Python spells it nor as JSON inside of JSON."""
+    return "place" in written.replace("probeplace", "") and "'place'" not in written and '\\"place' not in written
 
 
 def _call(id: str, name: str, arguments: Any) -> dict[str, Any]:
