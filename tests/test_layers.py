@@ -51,7 +51,8 @@ LAYERS = {
         (*VALUES, "chatlocal.engine.runtime", "chatlocal.engine.constraints"), only=("torch", "transformers")
     ),
     "chatlocal.engine.constraints": Layer((*VALUES, "chatlocal.engine.constraints")),
-    "chatlocal.engine.families": Layer((*VALUES, "chatlocal.engine.families")),
+    "chatlocal.engine.tokenizers": Layer((*VALUES, "chatlocal.engine.tokenizers")),
+    "chatlocal.engine.families": Layer((*VALUES, "chatlocal.engine.families", "chatlocal.engine.tokenizers")),
     "chatlocal.engine.toolcalls": Layer((*VALUES, "chatlocal.engine.toolcalls", "chatlocal.engine.constraints")),
     "chatlocal.extractors": Layer(("chatlocal.engine", "chatlocal.extractors"), frameworks=LANGCHAIN),
     # A chain is a LangChain Runnable; the package resolves its names lazily.

