@@ -1,0 +1,103 @@
+"""A format of tool calls: how a model writes them, read back from a stream, and written for its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from chatlocal.engine.events import CallDelta, CallInvalid, CallStart, Event, Text
+from chatlocal.engine.messages import InvalidCall, Tool, ToolCall
+from chatlocal.engine.toolcalls.output import Output
+from chatlocal.engine.toolcalls.source import Reading, Source
+from chatlocal.engine.toolcalls.thinking import read_thinking
+
+Tools = Sequence[Tool | Mapping[str, Any] | str]
+
+
+class Parsed(NamedTuple):
+    """A whole answer taken apart."""
+
+    content: str
+    calls: list[ToolCall]
+    invalid: list[InvalidCall]
+
+
+class ToolFormat:
+    """The base of a format: a subclass has a name and gives `read` and `dump`.
+
+    `ends` are marks of the format's models that end an answer: where a text still has them they are left out.
+    `thinking` are the marks around the thinking that may stand before an answer.
+    """
+
+    name: str
+    ends: tuple[str, ...] = ()
+    thinking: tuple[str, str] = ("<think>", "</think>")
+
+    def read(self, source: Source, out: Output) -> Reading[None]:
+        """Read an answer to its end."""
+        raise NotImplementedError
+
+    def dump(self, calls: Iterable[ToolCall]) -> str:
+        """The calls as the model would write them."""
+        raise NotImplementedError
+
+    def parser(self, tools: Tools | None = None, opened: str = "", salt: str = "") -> CallParser:
+        """A parser for one answer. `tools` are declared tools or their names, None: every name counts as declared.
+
+        `opened` is what the prompt has already opened of the answer. `salt` makes the ids of calls those of one answer.
+        """
+        declared = None if tools is None else [Tool(tool) if isinstance(tool, str) else Tool.of(tool) for tool in tools]
+        return CallParser(self, Output(declared, salt), opened)
+
+    def parse(self, text: str, tools: Tools | None = None, opened: str = "") -> Parsed:
+        """A whole answer: its text, its calls, and what looked like a call and cannot be read."""
+        parser = self.parser(tools, opened)
+        return folded([*parser.feed(text), *parser.flush()])
+
+
+class CallParser:
+    """The events of one answer as it comes. After `flush` it takes no more."""
+
+    def __init__(self, format: ToolFormat, out: Output, opened: str) -> None:
+        self._out = out
+        self._source = Source()
+        self._reading = _whole(format, self._source, out, opened)
+
+    def feed(self, chunk: str) -> list[Event]:
+        """The events that became certain with more text."""
+        self._source.append(chunk)
+        next(self._reading, None)
+        return self._out.taken()
+
+    def flush(self) -> list[Event]:
+        """The events that are left when the answer is over."""
+        self._source.end()
+        next(self._reading, None)
+        return self._out.taken()
+
+
+def _whole(format: ToolFormat, source: Source, out: Output, opened: str) -> Reading[None]:
+    yield from read_thinking(source, out, format.thinking, is_open=format.thinking[0] in opened)
+    yield from format.read(source, out)
+
+
+def folded(events: Iterable[Event]) -> Parsed:
+    """Events as one answer."""
+    content: list[str] = []
+    starts: dict[int, CallStart] = {}
+    arguments: dict[int, str] = {}
+    invalid: list[InvalidCall] = []
+    for event in events:
+        match event:
+            case Text():
+                content.append(event.text)
+            case CallStart():
+                starts[event.index] = event
+                arguments[event.index] = ""
+            case CallDelta():
+                arguments[event.index] += event.arguments
+            case CallInvalid():
+                begun = starts.pop(event.index, None)
+                invalid.append(InvalidCall(event.raw, event.error, begun.name if begun else None))
+    calls = [ToolCall(start.id, start.name, arguments[index]) for index, start in sorted(starts.items())]
+    return Parsed("".join(content), calls, invalid)

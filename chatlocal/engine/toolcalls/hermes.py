@@ -1,0 +1,43 @@
+"""Hermes, Qwen2.5 and Qwen3: each call a JSON object in <tool_call> tags."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.toolcalls.call_object import read_call
+from chatlocal.engine.toolcalls.format import ToolFormat
+from chatlocal.engine.toolcalls.output import Output
+from chatlocal.engine.toolcalls.source import Reading, Source
+from chatlocal.engine.toolcalls.writing import arguments_object
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+
+
+class Hermes(ToolFormat):
+    """Text and calls in any order; the last closing tag may be missing."""
+
+    name = "hermes"
+    ends = ("<|im_end|>", "<|endoftext|>")
+
+    def read(self, source: Source, out: Output) -> Reading[None]:
+        """Read an answer to its end."""
+        while (mark := (yield from source.text_until((_OPEN, *self.ends), out.text))) is not None:
+            source.take(len(mark))
+            if mark == _OPEN:
+                yield from source.skip_space()
+                yield from read_call(source, out, (_CLOSE,))
+                yield from source.skip_space()
+                yield from source.skip(_CLOSE)
+
+    def dump(self, calls: Iterable[ToolCall]) -> str:
+        """The calls as the model would write them."""
+        return "\n".join(
+            f"{_OPEN}\n{json.dumps({'name': call.name}, ensure_ascii=False)[:-1]}, "
+            f'"arguments": {arguments_object(call)}}}\n{_CLOSE}'
+            for call in calls
+        )
+
+
+FORMATS = (Hermes(),)
