@@ -33,8 +33,8 @@ class ToolFormat:
     ends: tuple[str, ...] = ()
     thinking: tuple[str, str] = ("<think>", "</think>")
 
-    def read(self, source: Source, out: Output) -> Reading[None]:
-        """Read an answer to its end."""
+    def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
+        """Read an answer to its end. `opened` is what the prompt has already opened of it."""
         raise NotImplementedError
 
     def dump(self, calls: Iterable[ToolCall]) -> str:
@@ -63,6 +63,11 @@ class CallParser:
         self._source = Source()
         self._reading = _whole(format, self._source, out, opened)
 
+    @property
+    def over(self) -> bool:
+        """Whether the answer is over, whatever the model would write further."""
+        return self._out.stopped
+
     def feed(self, chunk: str) -> list[Event]:
         """The events that became certain with more text."""
         self._source.append(chunk)
@@ -78,7 +83,7 @@ class CallParser:
 
 def _whole(format: ToolFormat, source: Source, out: Output, opened: str) -> Reading[None]:
     yield from read_thinking(source, out, format.thinking, is_open=format.thinking[0] in opened)
-    yield from format.read(source, out)
+    yield from format.read(source, out, opened)
 
 
 def folded(events: Iterable[Event]) -> Parsed:

@@ -21,7 +21,7 @@ class Hermes(ToolFormat):
     name = "hermes"
     ends = ("<|im_end|>", "<|endoftext|>")
 
-    def read(self, source: Source, out: Output) -> Reading[None]:
+    def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
         while (mark := (yield from source.text_until((_OPEN, *self.ends), out.text))) is not None:
             source.take(len(mark))

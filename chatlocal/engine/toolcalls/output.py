@@ -28,11 +28,16 @@ class Output:
         self._answer = _Borders()
         self._thought = _Borders()
         self._calls = 0
+        self.stopped = False
 
     def taken(self) -> list[Event]:
         """The events since the last time."""
         events, self._events = self._events, []
         return events
+
+    def stop(self) -> None:
+        """The answer is over here, whatever the model would write further."""
+        self.stopped = True
 
     def declared(self, name: str) -> bool:
         """Whether a tool of this name was declared."""

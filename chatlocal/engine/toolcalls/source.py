@@ -46,6 +46,10 @@ class Source:
         self._place += count
         return taken
 
+    def put_back(self, text: str) -> None:
+        """Make text that was read last unread again."""
+        self._place -= len(text)
+
     def keep(self) -> None:
         """Keep what is read from here on, for `kept`."""
         self._kept.append(self._place)
