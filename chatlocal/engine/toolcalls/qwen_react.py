@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 
+from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.events import CallInvalid, CallStart, Event, Reasoning, Text
 from chatlocal.engine.messages import ToolCall
 from chatlocal.engine.toolcalls.format import Parsed, ToolFormat, Tools, folded
@@ -58,8 +59,12 @@ class QwenReact(ToolFormat):
         return parsed._replace(content=text[: observed.start() if observed else None].strip())
 
     def dump(self, calls: Iterable[ToolCall]) -> str:
-        """One call as the model would write it."""
-        (call,) = calls
+        """One call as the model would write it. UnsupportedInput for more: each waits for its result."""
+        call, *others = calls
+        if others:
+            raise UnsupportedInput(
+                f"A ReAct answer makes one call, and here are {1 + len(others)}: write one at a time."
+            )
         return f"Thought: \nAction: {call.name}\nAction Input: {arguments_object(call)}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chatlocal.engine import toolcalls
+from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.events import CallDelta, Event, Reasoning, Text
 from chatlocal.engine.messages import ToolCall
 
@@ -80,6 +81,10 @@ ARGUMENTS = [
 def test_what_is_written_is_read_back(name: str, count: int, arguments: dict[str, Any]) -> None:
     format = toolcalls.get(name)
     calls = [ToolCall(f"abcdefgh{place}", "search", json.dumps(arguments)) for place in range(count)]
+    if name == "qwen_react" and count > 1:
+        with pytest.raises(UnsupportedInput, match="one call"):
+            format.dump(calls)
+        return
     content, read, invalid = format.parse(format.dump(calls), ["search"])
     assert (content, invalid) == ("", [])
     assert [(call.name, json.loads(call.arguments)) for call in read] == [("search", arguments)] * count
