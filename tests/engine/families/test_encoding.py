@@ -154,16 +154,72 @@ def test_threads_may_encode_while_the_tokenizer_is_used() -> None:
         using.result()
 
 
-def test_a_slow_tokenizer_is_refused_by_name() -> None:
-    class Slow:
+@each_tokenizer
+def test_a_tokenizer_of_the_library_by_itself_gives_the_same_ids(name: str) -> None:
+    tokenizer = TOKENIZERS[name]
+    markup = sorted(control_of(tokenizer))[-1]
+    prompt = Prompt((Text("a b"), Markup(markup), Text("ab<b>ü")), control=frozenset({markup}))
+    assert prompt.ids(tokenizer.backend_tokenizer) == prompt.ids(tokenizer)
+
+
+def test_tokens_added_later_to_a_tokenizer_by_itself_are_known() -> None:
+    tokenizer = tiny_tokenizer().backend_tokenizer
+    prompt = Prompt((Markup("<late>"),), control=frozenset({"<late>"}))
+    assert len(prompt.ids(tokenizer)) > 1
+    tokenizer.add_special_tokens(["<late>"])
+    assert prompt.ids(tokenizer) == (tokenizer.token_to_id("<late>"),)
+
+
+class TestPiecesOfTheModel:
+    """Control tokens that are no added tokens: a piece that text becomes, and one that it never does."""
+
+    CONTROL = frozenset({"<eoa>", "<reserved_1>", "a"})
+    PIECES = (*_SPECIAL, "▁", *_LETTERS, "▁a", "<eoa>", "<reserved_1>")
+
+    @pytest.fixture
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        vocabulary = {piece: id for id, piece in enumerate(self.PIECES)}
+        tokenizer = Tokenizer(models.BPE(vocabulary, [("▁", "a")], unk_token="<unk>", ignore_merges=True))
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Metaspace(prepend_scheme="always", split=False),
+                pre_tokenizers.Split("<eoa>", behavior="isolated"),
+            ]
+        )
+        return fast(tokenizer)
+
+    def tokens(self, tokenizer: PreTrainedTokenizerFast, *parts: Markup | Text) -> list[str]:
+        return [self.PIECES[id] for id in Prompt(parts, control=self.CONTROL).ids(tokenizer)]
+
+    def test_markup_is_one_id(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        parts = (Text("a"), Markup("<eoa>"), Text("b"), Markup("<reserved_1>"), Text("b"))
+        # A text goes on behind the one that stands within texts, and begins anew behind the other.
+        assert self.tokens(tokenizer, *parts) == ["▁a", "<eoa>", "b", "<reserved_1>", "▁", "b"]
+
+    @pytest.mark.parametrize("text", ["<eoa>", "a<eoa><reserved_1>", "<reserved_1>"])
+    def test_text_never_is(self, tokenizer: PreTrainedTokenizerFast, text: str) -> None:
+        assert not {"<eoa>", "<reserved_1>"} & set(self.tokens(tokenizer, Text(text)))
+        assert self.tokens(tokenizer, Markup("<eoa>"), Text(text), Markup("<eoa>")).count("<eoa>") == 2
+
+    def test_answers_end_by_its_id(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        prompt = Prompt((), stop_strings=("<eoa>", "\nUser:"), control=self.CONTROL)
+        assert prompt.stop_ids(tokenizer) == {self.PIECES.index("<eoa>"), self.PIECES.index("</s>")}
+        assert prompt.stop_texts(tokenizer) == ("\nUser:",)
+
+    def test_ordinary_pieces_are_text(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        assert self.tokens(tokenizer, Text("ba"), Markup("a")) == ["▁", "b", "a", "a"]
+
+
+def test_an_object_of_another_kind_is_refused_by_name() -> None:
+    class Odd:
         chat_template = None
         added_tokens_decoder: dict[int, AddedToken] = {}  # noqa: RUF012
 
         def __len__(self) -> int:
             return 0
 
-    with pytest.raises(UnsupportedInput, match="A Slow cannot keep control tokens and text apart"):
-        Prompt(()).ids(Slow())
+    with pytest.raises(UnsupportedInput, match="A Odd cannot keep control tokens and text apart"):
+        Prompt(()).ids(Odd())
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "a dog \udfff"])
