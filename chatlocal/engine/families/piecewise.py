@@ -119,7 +119,7 @@ def _own(tokenizer: Any, control: frozenset[str]) -> _Read | None:
 
 def _mistral(tokenizer: Any, control: frozenset[str]) -> _Read | None:
     """mistral-common's SentencePieceTokenizer and Tekkenizer, also in a MistralTokenizer or transformers' backend."""
-    outer = tokenizer if hasattr(tokenizer, "instruct_tokenizer") else getattr(tokenizer, "tokenizer", None)
+    outer: Any = tokenizer if hasattr(tokenizer, "instruct_tokenizer") else getattr(tokenizer, "tokenizer", None)
     inner = outer.instruct_tokenizer.tokenizer if hasattr(outer, "instruct_tokenizer") else tokenizer
     if not all(hasattr(inner, name) for name in ("special_ids", "id_to_piece", "bos_id")):
         return None

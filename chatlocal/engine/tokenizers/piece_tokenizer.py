@@ -109,8 +109,8 @@ class PieceTokenizer:
     @overload
     def convert_tokens_to_ids(self, tokens: str) -> int: ...
     @overload
-    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]: ...
-    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | list[int]:
+    def convert_tokens_to_ids(self, tokens: list[str] | tuple[str, ...]) -> list[int]: ...
+    def convert_tokens_to_ids(self, tokens: str | list[str] | tuple[str, ...]) -> int | list[int]:
         """The id of a token, or the ids of several; the unknown token's for what is none."""
         if not isinstance(tokens, str):
             return [self.convert_tokens_to_ids(token) for token in tokens]

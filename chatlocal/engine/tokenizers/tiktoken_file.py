@@ -76,7 +76,8 @@ def fast_tokenizer(
     if prefix:
         ids = [(token, tokenizer.token_to_id(token)) for token in prefix]
         tokenizer.post_processor = processors.TemplateProcessing([*prefix, "$A"], [*prefix, "$A", "$B"], ids)
-    return PreTrainedTokenizerFast(
+    make: Any = PreTrainedTokenizerFast  # its constructor has no types
+    return make(
         tokenizer_object=tokenizer,
         additional_special_tokens=list(special),
         clean_up_tokenization_spaces=False,
