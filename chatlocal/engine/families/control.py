@@ -8,7 +8,6 @@ family in use) writes as markup, such as `<tool_call>` and `<think>`. Other adde
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 from chatlocal.engine.families.sandbox import literal_text
@@ -25,10 +24,11 @@ def control_tokens(tokenizer: Any, extra: Iterable[str] = ()) -> dict[str, int]:
     }
 
 
-def markup_of(tokenizer: Any, templates: Iterable[str]) -> frozenset[str]:
-    """The added tokens that these chat templates write themselves."""
-    contents = tuple(token.content for token in tokenizer.added_tokens_decoder.values())
-    return _markup(contents, tuple(templates))
+def markup_of(tokenizer: Any, texts: Iterable[str]) -> frozenset[str]:
+    """The added tokens in texts that chat templates write themselves."""
+    contents = (token.content for token in tokenizer.added_tokens_decoder.values())
+    texts = tuple(texts)
+    return frozenset(content for content in contents if _is_markup(content, texts))
 
 
 def chat_templates(tokenizer: Any) -> dict[str, str]:
@@ -43,11 +43,5 @@ def chat_templates(tokenizer: Any) -> dict[str, str]:
     return {entry["name"]: entry["template"] for entry in template}
 
 
-@lru_cache(maxsize=16)
-def _markup(contents: tuple[str, ...], templates: tuple[str, ...]) -> frozenset[str]:
-    literals = [literal_text(template) for template in templates]
-    return frozenset(content for content in contents if _is_markup(content, literals))
-
-
-def _is_markup(content: str, literals: list[str]) -> bool:
+def _is_markup(content: str, literals: Iterable[str]) -> bool:
     return not content.isspace() and any(content in literal for literal in literals)

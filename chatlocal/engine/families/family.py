@@ -46,6 +46,7 @@ class Family(Protocol):
         merge_system: bool = False,
         strict: bool = False,
         continue_final_message: bool = False,
+        parse_control_tokens: bool = False,
         **options: Any,
     ) -> Prompt:
         """The prompt of a conversation.
@@ -53,7 +54,8 @@ class Family(Protocol):
         `merge_system` puts a system text into a user turn where the family has no place for it; otherwise that raises
         UnsupportedRole. Turns of one role in a row are joined where the family demands that roles alternate; `strict`
         raises TemplateError instead. `continue_final_message` ends the prompt where the text of the last message, an
-        assistant's, ends, for the model to go on with it. `options` are the family's own; UnsupportedInput for unknown
-        ones and for images.
+        assistant's, ends, for the model to go on with it. `parse_control_tokens` takes control tokens that stand in the
+        texts for control tokens: unsafe, whoever writes a text can then end the turn and speak as another. `options`
+        are the family's own; UnsupportedInput for unknown ones and for images.
         """
         ...

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, time
 from functools import cached_property
 from typing import Any
 
 from chatlocal.engine.errors import TemplateError, UnsupportedInput, UnsupportedRole
 from chatlocal.engine.families import turns as fitting
+from chatlocal.engine.families.at_fault import message_at_fault
+from chatlocal.engine.families.continuing import open_last, open_thinking, up_to_mark
 from chatlocal.engine.families.control import control_tokens, markup_of
-from chatlocal.engine.families.neutral import Neutralizer
+from chatlocal.engine.families.limits import LimitPassed
+from chatlocal.engine.families.neutral import Neutralizer, strings
 from chatlocal.engine.families.probing import Template
-from chatlocal.engine.families.prompt import Markup, Prompt
+from chatlocal.engine.families.prompt import Markup, Part, Prompt, Text
 from chatlocal.engine.families.tool_format import tool_format
+from chatlocal.engine.families.turn_starts import answer_ends, turn_starts
 from chatlocal.engine.messages import ChatMessage, Tool, read_messages, read_tools
 
 _OPEN_THINKING = re.compile(r"<think>\s*\Z")
+_BARS = re.compile(r"<([|｜]).+\1>")
 
 
 class JinjaFamily:
@@ -66,35 +71,50 @@ class JinjaFamily:
         *,
         merge_system: bool = False,
         strict: bool = False,
+        continue_final_message: bool = False,
+        parse_control_tokens: bool = False,
         **options: Any,
     ) -> Prompt:
-        """See Family.render; `options` are variables that the template reads, such as `enable_thinking`."""
-        turns = read_messages(messages)
+        """See Family.render; `options` are variables that the template reads, such as `enable_thinking`.
+
+        For a template that asks for the time (`strftime_now`) there is `today`, the day that it shall write, as a date
+        or "2024-07-26"; a variable of that name, in a template that reads one, comes before it.
+        """
         declared = read_tools(tools)
         template = self._tool_use if declared else self._default
+        moment = _moment(template, options)
         _check_options(template, options)
-        turns = _fit(template, turns, merge_system, strict)
-        _check_calls(template, turns)
+        turns, places = _fit(template, read_messages(messages), merge_system, strict)
+        _check_calls(template, turns, places)
 
-        control = self._control
-        variables: dict[str, Any] = {
-            "messages": [template.message(turn) for turn in turns],
-            "tools": [_openai_shape(tool) for tool in declared] or None,
-            **options,
-        }
-        neutralizer = Neutralizer(control, variables)
-        neutral = neutralizer.neutral({key: value for key, value in variables.items() if key != "messages"})
-        neutral["messages"] = [self._neutral_message(neutralizer, message) for message in variables["messages"]]
-        neutral["add_generation_prompt"] = add_generation_prompt
+        given: dict[str, Any] = {"tools": [_openai_shape(tool) for tool in declared] or None, **options}
+        opened, mark = "", None
+        if continue_final_message:
+            opened = open_thinking(turns[-1].text)
+            turns, mark = open_last(turns, *strings(given))
+        variables = {**given, "messages": [template.message(turn) for turn in turns]}
+        neutralizer = Neutralizer(self._control, variables)
+        # Content that nothing is kept out of may say what it likes.
+        shown = Neutralizer((), ()) if parse_control_tokens else neutralizer
+        neutral = shown.neutral(given)
+        neutral["messages"] = [self._neutral_message(shown, message) for message in variables["messages"]]
+        neutral["add_generation_prompt"] = add_generation_prompt and mark is None
         try:
-            rendered = template.render(neutral)
+            rendered = template.render(neutral, moment)
         except TemplateError as error:
-            raise TemplateError(_explained(template, neutral, str(error))) from error
-        opened = _OPEN_THINKING.search(rendered) if add_generation_prompt else None
+            reason = neutralizer.restored(str(error)).replace(mark or "\0", "")
+            raise TemplateError(f"{_at_fault(template, neutral, moment, error, places)}: {reason}") from error
+        parts: tuple[Part, ...] = neutralizer.cut(rendered, self._special)
+        if mark is not None:
+            parts = up_to_mark(parts, mark)
+            opened = opened if _ends_with(parts, opened) else opened.rstrip()
+        elif add_generation_prompt and (found := _OPEN_THINKING.search(rendered)):
+            opened = found[0]
         return Prompt(
-            parts=neutralizer.cut(rendered),
+            parts=parts,
             stop_strings=self._stop_strings,
-            opened=opened[0] if opened else "",
+            next_turn=self._next_turn,
+            opened=opened,
             control=self._markup,
         )
 
@@ -108,8 +128,8 @@ class JinjaFamily:
 
     @cached_property
     def _markup(self) -> frozenset[str]:
-        sources = {self._default.source, self._tool_use.source}
-        return markup_of(self._tokenizer, sorted(sources))
+        texts = {text for template in (self._default, self._tool_use) for text in (template.literals, template.written)}
+        return markup_of(self._tokenizer, sorted(texts))
 
     @cached_property
     def _control(self) -> tuple[str, ...]:
@@ -117,51 +137,89 @@ class JinjaFamily:
 
     @cached_property
     def _special(self) -> frozenset[str]:
-        return frozenset(token.content for token in self._tokenizer.added_tokens_decoder.values() if token.special)
+        """Those that are marked special, or spelled like it: DeepSeek's <｜User｜> is not marked."""
+        added = self._tokenizer.added_tokens_decoder.values()
+        return frozenset(token.content for token in added if token.special or _BARS.fullmatch(token.content))
+
+    @cached_property
+    def _after_answers(self) -> list[tuple[Markup | Text, ...]]:
+        """What follows answers in the template, cut at control tokens."""
+        neutralizer = Neutralizer(self._control, ())
+        return [neutralizer.cut(text, self._special) for text in self._default.after_answers]
 
     @cached_property
     def _stop_strings(self) -> tuple[str, ...]:
-        """The control token that follows an assistant's turn, and the tokenizer's end."""
-        after = Neutralizer(self._control, "").cut(self._default.after_answer)
-        turn_end = next((part.text for part in after if isinstance(part, Markup)), None)
+        """The control token that follows an assistant's turn, one that is marked special, and the tokenizer's end."""
+        after = [part for part in (self._after_answers or [()])[0] if isinstance(part, Markup)]
+        first = next((part.text for part in after), None)
+        special = next((part.text for part in after if part.special), None)
         end = getattr(self._tokenizer, "eos_token", None)
-        return tuple(dict.fromkeys(stop for stop in (turn_end, end) if stop))
+        return tuple(dict.fromkeys(stop for stop in (first, special, end) if stop))
+
+    @cached_property
+    def _next_turn(self) -> tuple[str, ...]:
+        """The plain text that ends an answer, where no control token does."""
+        leads = ["".join(part.text for part in parts[:1] if isinstance(part, Text)) for parts in self._after_answers]
+        if any(isinstance(part, Markup) for parts in self._after_answers for part in parts):
+            return answer_ends(leads)
+        return turn_starts(leads)
 
 
-_WRITTEN = frozenset({"content", "reasoning_content"})
+_WRITTEN = frozenset({"content", "reasoning_content", "thinking"})
+
+
+def _ends_with(parts: Iterable[Part], text: str) -> bool:
+    return "".join(part.text for part in parts).endswith(text)
+
+
+def _moment(template: Template, options: dict[str, Any]) -> datetime:
+    """The moment that the template is to write; takes `today` out of the options where it means that."""
+    if "today" not in options or "today" in template.options or not template.tells_time:
+        return datetime.now()
+    today = options.pop("today")
+    try:
+        day = datetime.fromisoformat(today) if isinstance(today, str) else today
+        return day if isinstance(day, datetime) else datetime.combine(day, time())
+    except (TypeError, ValueError) as error:
+        raise UnsupportedInput(f"today takes a datetime.date or a text such as '2024-07-26', got {today!r}.") from error
 
 
 def _check_options(template: Template, options: Mapping[str, Any]) -> None:
     unknown = sorted(options.keys() - template.options)
     if unknown:
-        known = ", ".join(sorted(template.options)) or "none"
+        read = template.options | ({"today"} if template.tells_time else set())
+        known = ", ".join(sorted(read)) or "none"
         raise UnsupportedInput(f"The chat template reads no {', '.join(unknown)}; its options are: {known}.")
 
 
 def _fit(
     template: Template, turns: tuple[ChatMessage, ...], merge_system: bool, strict: bool
-) -> tuple[ChatMessage, ...]:
+) -> tuple[tuple[ChatMessage, ...], list[int]]:
+    """The turns as the template takes them, and for each the index of its message, or of the first of several."""
     refused = [index for index, turn in enumerate(turns) if turn.role == "system" and not template.takes_system(index)]
     if refused and not merge_system:
         raise UnsupportedRole(
             f"The chat template has no place for the system message at index {refused[0]}: put its text into a user"
             " message, or pass merge_system=True to have that done."
         )
+    places = [index for index in range(len(turns)) if index not in refused]
     if refused:
         turns = fitting.merge_system(turns, lambda index: index in refused)
+        places += refused[-1:] if len(turns) > len(places) else []
     repeated = fitting.repeated_role(turns)
     if repeated is None or template.takes_repeated_roles:
-        return turns
+        return turns, places
     if strict:
         raise TemplateError(
-            f"The chat template wants user and assistant in turns, and message {repeated} is another"
+            f"The chat template wants user and assistant in turns, and message {places[repeated]} is another"
             f" {turns[repeated].role} message: join it with the one before it."
         )
-    return fitting.join_repeated(turns)
+    firsts = [index == 0 or fitting.repeated_role(turns[index - 1 : index + 1]) is None for index in range(len(turns))]
+    return fitting.join_repeated(turns), [place for place, first in zip(places, firsts, strict=True) if first]
 
 
-def _check_calls(template: Template, turns: tuple[ChatMessage, ...]) -> None:
-    calling = next((index for index, turn in enumerate(turns) if turn.tool_calls), None)
+def _check_calls(template: Template, turns: tuple[ChatMessage, ...], places: Sequence[int]) -> None:
+    calling = next((place for place, turn in zip(places, turns, strict=True) if turn.tool_calls), None)
     if calling is not None and not template.renders_calls:
         raise UnsupportedInput(
             f"Message {calling} holds tool calls, which the chat template does not write: choose a model whose"
@@ -178,19 +236,21 @@ def _openai_shape(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": {**function, "strict": True} if tool.strict else function}
 
 
-def _explained(template: Template, variables: dict[str, Any], reason: str) -> str:
-    """The reason with the message at fault: the last of the shortest beginning that fails for the same reason."""
+def _at_fault(
+    template: Template, variables: dict[str, Any], moment: datetime, error: TemplateError, places: Sequence[int]
+) -> str:
+    """What the template cannot render: a message, or all of them together."""
     messages = variables["messages"]
 
-    def fails(length: int) -> bool:
+    def fails(start: int, end: int) -> bool:
         try:
-            template.render({**variables, "messages": messages[:length], "add_generation_prompt": False})
-        except TemplateError as error:
-            return str(error) == reason
+            template.render({**variables, "messages": messages[start:end], "add_generation_prompt": False}, moment)
+        except TemplateError as again:
+            return str(again) == str(error)
         return False
 
-    shortest = bisect_left(range(1, len(messages) + 1), True, key=fails) + 1
-    if shortest > len(messages) or not fails(shortest):
-        return f"The chat template cannot render these messages: {reason}"
-    role = messages[shortest - 1]["role"]
-    return f"The chat template cannot render message {shortest - 1} ({role}): {reason}"
+    stopped = isinstance(error.__cause__, LimitPassed)  # not again, and again
+    found = None if stopped else message_at_fault(len(messages), fails, said=error.__cause__ is None)
+    if found is None:
+        return "The chat template cannot render these messages"
+    return f"The chat template cannot render message {places[found]} ({messages[found]['role']})"

@@ -16,6 +16,7 @@ from chatlocal.engine.families import turns as fitting
 from chatlocal.engine.families.continuing import open_last, open_thinking, up_to_mark
 from chatlocal.engine.families.prompt import Markup, Part, Prompt, Text
 from chatlocal.engine.families.recognition import MadeFor
+from chatlocal.engine.families.typed_control import with_typed_control_tokens
 from chatlocal.engine.messages import ChatMessage, Tool, read_messages, read_tools
 
 System = Literal["anywhere", "first", "nowhere"]
@@ -95,6 +96,7 @@ class NativeFamily:
         merge_system: bool = False,
         strict: bool = False,
         continue_final_message: bool = False,
+        parse_control_tokens: bool = False,
         **options: Any,
     ) -> Prompt:
         """See Family.render."""
@@ -110,6 +112,8 @@ class NativeFamily:
         else:
             opened = self.opened(chat) if add_generation_prompt else ""
             parts = tuple(self.write(chat))
+        if parse_control_tokens:
+            parts = tuple(with_typed_control_tokens(parts, (*self.special, *self.stop_strings), self.markup))
         return Prompt(
             parts,
             stop_strings=self.stop_strings,

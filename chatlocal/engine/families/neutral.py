@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from chatlocal.engine.errors import UnsupportedInput
+from chatlocal.engine.families.prefixes import common_prefix
 from chatlocal.engine.families.prompt import Markup, Text
 
 # The two supplementary private-use planes.
@@ -26,42 +28,44 @@ class Neutralizer:
     """
 
     def __init__(self, control: Iterable[str], inputs: Any) -> None:
-        texts = list(_strings(inputs))
-        everything = "\n".join(texts)
-        self._control = sorted(control, key=lambda token: (-len(token), token))
-        self._present = [token for token in self._control if token in everything]
-        self._taken = set(_PRIVATE.findall(everything))
+        self._control = _look_alikes(tuple(control))
+        self._taken = {char for text in strings(inputs) for char in _PRIVATE.findall(text)}
         self._free = _FIRST
         self._stands_for: dict[str, str] = {}
         self._stand_ins: dict[str, str] = {}
-        self._heads, self._tails, self._longest = _edges(tuple(self._control))
-        self._joined = "\0".join(self._control)
 
     def neutral(self, value: Any, *, keep: frozenset[str] = frozenset(), edges: bool = False) -> Any:
-        """A copy of plain data (text, lists, dicts) without control tokens, except those in `keep`.
+        """A copy of plain data (text, numbers, lists, dicts) without control tokens, except those in `keep`.
 
         `edges`: also what could become a control token with what a template puts beside it: a piece of one at either
-        end of a text, or the whole text.
+        end of a text, or the whole text. UnsupportedInput for anything that is not plain data.
         """
         if isinstance(value, str):
-            for token in self._present:
-                if token not in keep and token in value:
-                    value = value.replace(token, self._stand_in(token))
-            return self._neutral_edges(value) if edges else value
+            text = self._control.whole.sub(
+                lambda found: found[0] if found[0] in keep else self._stand_in(found[0]), str.__str__(value)
+            )
+            return self._neutral_edges(text, tuple(keep)) if edges else text
         if isinstance(value, Mapping):
             return {self.neutral(key, keep=keep): self.neutral(item, keep=keep) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self.neutral(item, keep=keep) for item in value]
-        return value
+        if value is None or type(value) in (bool, int, float):
+            return value
+        raise UnsupportedInput(
+            f"Chat templates are given text, numbers, lists and dicts, and here is a {type(value).__name__} among them"
+            f" ({value!r}): write it as one of these."
+        )
 
-    def cut(self, rendered: str) -> tuple[Markup | Text, ...]:
-        """What a template wrote, cut at control tokens, with the content back in its place."""
-        own = [token for token in self._control if token in rendered]
-        if not own:
-            return (Text(self.restored(rendered)),) if rendered else ()
-        pieces = re.split("(" + "|".join(map(re.escape, own)) + ")", rendered)
+    def cut(self, rendered: str, special: frozenset[str] | None = None) -> tuple[Markup | Text, ...]:
+        """What a template wrote, cut at control tokens, with the content back in its place.
+
+        `special` are those that the tokenizer marks special, None for all.
+        """
+        pieces = self._control.whole.split(rendered)
         return tuple(
-            Markup(piece) if place % 2 else Text(self.restored(piece)) for place, piece in enumerate(pieces) if piece
+            Markup(piece, special is None or piece in special) if place % 2 else Text(self.restored(piece))
+            for place, piece in enumerate(pieces)
+            if piece
         )
 
     def restored(self, text: str) -> str:
@@ -81,39 +85,81 @@ class Neutralizer:
             self._free += 1
         return self._stand_ins[content]
 
-    def _neutral_edges(self, text: str) -> str:
-        if len(text) < self._longest and text in self._joined and text and not text.isspace():
+    def _neutral_edges(self, text: str, keep: tuple[str, ...]) -> str:
+        control = self._control
+        if text in keep or not text or text.isspace():
+            return text
+        if len(text) < control.longest and text in control.joined:
             return self._stand_in(text)
-        for size in range(min(self._longest, len(text)), 0, -1):
-            if text[-size:] in self._heads:
-                text = text[:-size] + self._stand_in(text[-size:])
-                break
-        for size in range(min(self._longest, len(text)), 0, -1):
-            if text[:size] in self._tails:
-                return self._stand_in(text[:size]) + text[size:]
+        if not text.endswith(keep):
+            size = _longest(control.heads, (text[-size:] for size in range(min(control.longest, len(text)), 0, -1)))
+            text = text[: len(text) - size] + (self._stand_in(text[len(text) - size :]) if size else "")
+        if not text.startswith(keep):
+            size = _longest(control.tails, (text[:size] for size in range(min(control.longest, len(text)), 0, -1)))
+            text = (self._stand_in(text[:size]) if size else "") + text[size:]
         return text
 
 
+def _longest(pieces: frozenset[str], candidates: Iterable[str]) -> int:
+    """The length of the first candidate that is one of the pieces, 0 if none is."""
+    return next((len(candidate) for candidate in candidates if candidate in pieces), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _LookAlikes:
+    """What of a text is a control token or part of one; made once for a tokenizer and template.
+
+    `whole` finds the longest token at the leftmost place, as tokenizers do. `heads` and `tails` are proper beginnings
+    and ends, white space aside, `longest` is the length of the longest of them, `joined` all tokens.
+    """
+
+    whole: re.Pattern[str]
+    heads: frozenset[str]
+    tails: frozenset[str]
+    longest: int
+    joined: str
+
+
 @lru_cache(maxsize=16)
-def _edges(control: tuple[str, ...]) -> tuple[frozenset[str], frozenset[str], int]:
-    """Proper beginnings and proper ends of control tokens, white space aside, and the length of the longest."""
+def _look_alikes(control: tuple[str, ...]) -> _LookAlikes:
     heads = {token[:size] for token in control for size in range(1, len(token))}
     tails = {token[size:] for token in control for size in range(1, len(token))}
-    longest = max((len(token) for token in control), default=1) - 1
-    return frozenset(heads - _blank(heads)), frozenset(tails - _blank(tails)), longest
+    return _LookAlikes(
+        whole=re.compile(f"({_pattern(control)})"),
+        heads=frozenset(head for head in heads if not head.isspace()),
+        tails=frozenset(tail for tail in tails if not tail.isspace()),
+        longest=max(map(len, control), default=1) - 1,
+        joined="\0".join(control),
+    )
 
 
-def _blank(texts: set[str]) -> set[str]:
-    return {text for text in texts if text.isspace()}
+def _pattern(texts: Iterable[str]) -> str:
+    """A pattern for the texts as a tree of their beginnings: a search looks at each character about once.
+
+    An alternative for each of hundreds of tokens would be tried at every "<".
+    """
+    by_head: dict[str, set[str]] = {}
+    for text in sorted(set(texts)):
+        by_head.setdefault(text[:1], set()).add(text)
+    ends = by_head.pop("", None) is not None
+    branches = []
+    for same_head in by_head.values():
+        head = common_prefix(same_head)
+        branches.append(re.escape(head) + _pattern(text[len(head) :] for text in same_head))
+    if not branches:
+        return "" if ends else "(?!)"
+    tree = branches[0] if len(branches) == 1 and not ends else f"(?:{'|'.join(branches)})"
+    return f"{tree}?" if ends else tree
 
 
-def _strings(value: Any) -> Iterable[str]:
+def strings(value: Any) -> Iterable[str]:
+    """Every text in plain data, keys too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _strings(key)
-            yield from _strings(item)
+            yield from strings(key)
+            yield from strings(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _strings(item)
+            yield from strings(item)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import datetime
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -22,6 +24,10 @@ _TOOL = {
         "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
     },
 }
+_RESULT = {"role": "tool", "content": "proberesult", "tool_call_id": "probecall", "name": "probetool"}
+_ROUNDS = tuple(
+    {"role": role, "content": f"probe{role}{number}"} for number in range(3) for role in ("user", "assistant")
+)
 _ALWAYS_GIVEN = frozenset({"messages", "tools", "add_generation_prompt"})
 
 
@@ -36,9 +42,10 @@ class Template:
         self.source = source
         self._variables = variables
 
-    def render(self, variables: dict[str, Any]) -> str:
-        """The text for messages, tools, add_generation_prompt and options as plain data. TemplateError."""
-        return sandbox.render(self.source, {**self._variables, **variables})
+    def render(self, variables: dict[str, Any], moment: datetime | None = None) -> str:
+        """The text for messages, tools, add_generation_prompt and options as plain data, at a moment. TemplateError."""
+        # transformers defines documents for every template, too.
+        return sandbox.render(self.source, {"documents": None, **self._variables, **variables}, moment)
 
     def message(self, turn: ChatMessage) -> dict[str, Any]:
         """A turn as the template expects it. UnsupportedInput for images."""
@@ -53,13 +60,34 @@ class Template:
                 _call(call.id, call.name, call.arguments if as_text else _read_arguments(call.arguments))
                 for call in turn.tool_calls
             ]
-        optional = {"tool_call_id": turn.tool_call_id, "name": turn.name, "reasoning_content": turn.reasoning}
+        optional = {
+            "tool_call_id": turn.tool_call_id,
+            "name": turn.name,
+            "reasoning_content": turn.reasoning,
+            "thinking": turn.reasoning,  # gpt-oss's name for it
+        }
         return {**message, **{key: value for key, value in optional.items() if value is not None}}
 
     @cached_property
     def options(self) -> frozenset[str]:
         """The names of the variables that a caller may set."""
         return sandbox.variables_read(self.source) - _ALWAYS_GIVEN
+
+    @property
+    def tells_time(self) -> bool:
+        """Whether it may write what day it is."""
+        return sandbox.tells_time(self.source)
+
+    @property
+    def literals(self) -> str:
+        """The texts that it writes by itself."""
+        return sandbox.literal_text(self.source)
+
+    @cached_property
+    def written(self) -> str:
+        """What it writes around turns of every role: markup that it puts together from pieces shows only there."""
+        talks = ([_SYSTEM, *_ROUNDS], _ROUNDS, [_USER, _ANSWER, _RESULT])
+        return "\0".join(self._probe([*talk], asking=True) or "" for talk in talks)
 
     def takes_system(self, index: int) -> bool:
         """Whether a system message at this index is written."""
@@ -83,13 +111,17 @@ class Template:
         return self._call_style is not None
 
     @cached_property
-    def after_answer(self) -> str:
-        """What is written between an assistant's text and the end or the next turn's text."""
-        for messages in ([_USER, _ANSWER, {"role": "user", "content": "probeagain"}], [_USER, _ANSWER]):
-            text = self._probe(messages)
-            if text is not None and "probeanswer" in text:
-                return text.rpartition("probeanswer")[2].partition("probeagain")[0]
-        return ""
+    def after_answers(self) -> tuple[str, ...]:
+        """What is written between an assistant's text and the user's next, after a first and a second answer.
+
+        Else what is written behind an answer that is the last, and nothing when that is not known either.
+        """
+        words = [message["content"] for message in _ROUNDS[1:5]]
+        found = re.search("(.*?)".join(map(re.escape, words)), self._probe([*_ROUNDS]) or "", re.DOTALL)
+        if found:
+            return found[1], found[3]
+        text = self._probe([_USER, _ANSWER]) or ""
+        return (text.rpartition("probeanswer")[2],) if "probeanswer" in text else ()
 
     @cached_property
     def _takes_first_system(self) -> bool:
@@ -102,8 +134,8 @@ class Template:
     @cached_property
     def _takes_parts_only(self) -> bool:
         """Whether text content must come as a list of parts: templates of some models that see."""
-        parts = {"role": "user", "content": [{"type": "text", "text": "probequestion"}]}
-        return "probequestion" not in (self._probe([_USER]) or "") and "probequestion" in (self._probe([parts]) or "")
+        plain, parts = (self._render_probe([message]) or "" for message in (_USER, _in_parts(_USER)))
+        return "probequestion" not in plain and "probequestion" in parts
 
     @cached_property
     def _call_style(self) -> tuple[bool, bool] | None:
@@ -115,8 +147,7 @@ class Template:
             arguments: Any = {"place": "probeplace"}
             call = _call("probecall", "probetool", json.dumps(arguments) if as_text else arguments)
             calling = {"role": "assistant", "content": None if empty_is_none else "", "tool_calls": [call]}
-            result = {"role": "tool", "content": "proberesult", "tool_call_id": "probecall", "name": "probetool"}
-            text = self._probe([_USER, calling, result], tools=[_TOOL]) or ""
+            text = self._probe([_USER, calling, _RESULT], tools=[_TOOL]) or ""
             _, _, written = text.rpartition("probequestion")
             if "probetool" in written and "probeplace" in written and _names_the_place(written):
                 return as_text, empty_is_none
@@ -124,21 +155,30 @@ class Template:
 
     def _writes(self, messages: list[dict[str, Any]], *texts: str) -> bool:
         """Whether all texts come out. True as well when not even a lone user turn does: then nothing is known."""
-        written = self._probe([self._shaped(message) for message in messages])
+        written = self._probe(messages)
         if written is not None and all(text in written for text in texts):
             return True
-        return self._probe([self._shaped(_USER)]) is None
+        return self._probe([_USER]) is None
 
-    def _shaped(self, message: dict[str, Any]) -> dict[str, Any]:
-        if not self._takes_parts_only:
-            return message
-        return {**message, "content": [{"type": "text", "text": message["content"]}]}
+    def _probe(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, asking: bool = False
+    ) -> str | None:
+        """What is written for messages with plain text, None when they cannot be rendered."""
+        if self._takes_parts_only:
+            messages = [_in_parts(message) if message["content"] else message for message in messages]
+        return self._render_probe(messages, tools, asking)
 
-    def _probe(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> str | None:
+    def _render_probe(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, asking: bool = False
+    ) -> str | None:
         try:
-            return self.render({"messages": messages, "tools": tools, "add_generation_prompt": False})
+            return self.render({"messages": messages, "tools": tools, "add_generation_prompt": asking})
         except TemplateError:
             return None  # that it cannot be rendered is the answer
+
+
+def _in_parts(message: dict[str, Any]) -> dict[str, Any]:
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}
 
 
 def _names_the_place(written: str) -> bool:

@@ -57,3 +57,39 @@ PARTS = (
     "{% for part in message.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %}<|im_end|>\n"
     "{% endfor %}"
 )
+
+# Llama 3.2: what day it is, unless it is told.
+DATED = (
+    "{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}"
+    "<|im_start|>system\nToday Date: {{ date_string }}<|im_end|>\n"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+)
+
+# Phi-4-mini: control tokens put together from pieces.
+PIECES = (
+    "{% for message in messages %}{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
+)
+
+# Alpaca and many fine-tunes: turns in plain text, without an end.
+HEADINGS = (
+    "{% for message in messages %}### {{ message.role | title }}:\n{{ message.content }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}### Assistant:\n{% endif %}"
+)
+
+# Vicuna: turns in one line.
+ONE_LINE = (
+    "{% for message in messages %}"
+    "{{ 'USER: ' if message.role == 'user' else 'ASSISTANT: ' }}{{ message.content }} {% endfor %}"
+    "{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+)
+
+# ChatGLM2: rounds with numbers.
+NUMBERED = (
+    "{% for message in messages %}{% if message.role == 'user' %}"
+    "[Round {{ loop.index0 // 2 + 1 }}]\n\n问：{{ message.content }}\n\n答："
+    "{% else %}{{ message.content }}\n\n{% endif %}{% endfor %}"
+)
+
+# ChatML without its marks: the name of the role is all of a line.
+NAMES = "{% for message in messages %}{{ message.role + '\n' + message.content + '\n' }}{% endfor %}"

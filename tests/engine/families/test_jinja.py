@@ -1,12 +1,8 @@
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import AddedToken
 
 from chatlocal.engine import families
@@ -16,16 +12,7 @@ from chatlocal.engine.families.control import control_tokens
 from tests.engine.families import templates
 from tests.tiny import tiny_tokenizer
 
-_GOLDEN = Path(__file__).parents[2] / "golden" / "chatml_prompts.json"
-CASES = [case for case in json.loads(_GOLDEN.read_text("utf-8")) if case["family"] == "smollm2"]
-
 Messages = list[dict[str, Any]]
-_ROLES = st.sampled_from(["user", "assistant", "system"])
-_PLAIN = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
-_CONTROL = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<file_sep>")
-_HOSTILE = st.lists(st.sampled_from([*_CONTROL, "<|im_", "end|>", *"<\né", "system"]), min_size=1, max_size=6).map(
-    "".join
-)
 
 
 def tokenizer_with(template: str, *markup: str) -> Any:
@@ -53,36 +40,6 @@ def official_ids(tokenizer: Any, messages: Messages, **options: Any) -> list[int
             "input_ids"
         ]
     )
-
-
-class TestEmbeddedModel:
-    @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-    def test_prompts_are_those_of_the_reference(self, case: dict[str, Any], embedded_tokenizer: Any) -> None:
-        prompt = family_of(embedded_tokenizer).render(
-            case["messages"], add_generation_prompt=case["add_generation_prompt"]
-        )
-        assert prompt.text == case["expected_prompt"]
-        assert list(prompt.segments) == case["expected_segments"]
-        safe = case.get("token_ids_with_content_not_parsed_for_specials", case["expected_token_ids"])
-        assert list(prompt.ids(embedded_tokenizer)) == safe
-        assert list(prompt.stop_strings) == case["stop_words"]
-        assert prompt.stop_ids(embedded_tokenizer) == {2}
-
-    @given(st.lists(st.tuples(_ROLES, _PLAIN), min_size=1, max_size=5))
-    def test_ids_are_the_tokenizers_own(self, embedded_tokenizer: Any, pairs: list[tuple[str, str]]) -> None:
-        messages = says(*pairs)
-        prompt = family_of(embedded_tokenizer).render(messages)
-        assert list(prompt.ids(embedded_tokenizer)) == official_ids(embedded_tokenizer, messages)
-
-    @given(_HOSTILE)
-    def test_typed_control_tokens_stay_text(self, embedded_tokenizer: Any, content: str) -> None:
-        prompt = family_of(embedded_tokenizer).render(says(("system", "S"), ("user", content)))
-        ids = prompt.ids(embedded_tokenizer)
-        control = set(control_tokens(embedded_tokenizer).values())
-        # The template's own: <|im_start|> system <|im_end|> <|im_start|> user <|im_end|> <|im_start|> assistant.
-        assert [id for id in ids if id in control] == [1, 2, 1, 2, 1]
-        start = [place for place, id in enumerate(ids) if id in control][2]
-        assert embedded_tokenizer.decode(ids[start + 1 : -6]) == "user\n" + content
 
 
 class TestContent:
@@ -218,10 +175,11 @@ class TestTools:
         prompt = family_of(tokenizer).render(messages, [{"type": "function", "function": function}])
         markup = [segment["special"] for segment in prompt.segments if "special" in segment]
         turn = ["<|im_start|>", "<|im_end|>"]
+        assert markup == [*turn, *turn, *turn, *turn, "<|im_start|>"]
         calling = ["<|im_start|>", "<tool_call>", "</tool_call>", "<|im_end|>"]
-        assert markup == [*turn, *turn, *calling, *turn, "<|im_start|>"]
+        control = tokenizer.convert_tokens_to_ids([*turn, *turn, *calling, *turn, "<|im_start|>"])
         ids = prompt.ids(tokenizer)
-        assert [id for id in ids if id in control_tokens(tokenizer).values()] == tokenizer.convert_tokens_to_ids(markup)
+        assert [id for id in ids if id in control_tokens(tokenizer).values()] == control
 
     def test_arguments_are_text_where_the_template_adds_them_to_text(self) -> None:
         messages = [{"role": "user", "content": "u"}, {"role": "assistant", "tool_calls": [_call('{"a":  1}')]}]
