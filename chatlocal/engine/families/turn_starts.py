@@ -6,12 +6,15 @@ with a letter and a sign in it, never white space, punctuation or a plain word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from chatlocal.engine.families.prefixes import common_prefix
 
 # Characters without white space: in the middle of a line, less is too likely to be something that the answer says.
 _SHORTEST, _SHORTEST_INLINE = 2, 4
+# Where the tokenizer has no such token, "<|end|>" in front of the next turn is enough by itself.
+_MARK = re.compile(r"<[^<>\s]+>")
 
 
 def turn_starts(between: Sequence[str]) -> tuple[str, ...]:
@@ -39,7 +42,8 @@ def _line(text: str) -> Iterator[str]:
     body = text.lstrip()
     space = text[: len(text) - len(body)]
     line, newline, _ = body.partition("\n")
-    line = line.rstrip()
+    mark = _MARK.match(line)
+    line = mark[0] if mark else line.rstrip()
     if not any(map(str.isalnum, line)):
         return
     if all(char.isalnum() or char.isspace() for char in line):
