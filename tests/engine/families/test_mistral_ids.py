@@ -1,17 +1,14 @@
-"""Ids of Mistral's formats, with the vocabularies in the vendor's package mistral-common where they are at hand.
+"""Ids of Mistral's formats, with the vocabularies in the vendor's package mistral-common.
 
-Only its data files are read. Its wheel in the cache will do: installed, it would have transformers read Mistral's
-tokenizers in another way.
+Only its data files are read: installed, it would have transformers read Mistral's tokenizers in another way.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import zipfile
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +18,8 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from chatlocal.engine import families
-from chatlocal.engine.embedded import cache_folder
 from chatlocal.engine.families import Markup
+from tests.packaged import packaged_file
 
 _GOLDEN = Path(__file__).parents[2] / "golden"
 _SENTENCEPIECE = {
@@ -50,16 +47,7 @@ Ids = Callable[[str, families.Prompt], list[int]]
 
 
 def vocabulary(file: str) -> bytes:
-    """A file out of mistral-common: of the installed package, or of its wheel in the cache. Skips where it is not."""
-    package = find_spec("mistral_common")
-    if package is not None and package.submodule_search_locations:
-        return (Path(next(iter(package.submodule_search_locations))) / "data" / file).read_bytes()
-    wheels = cache_folder() / "wheels"
-    found = sorted(wheels.glob("mistral_common-*.whl"))
-    if not found:
-        pytest.skip(f"no Mistral vocabularies here: pip download --no-deps --dest {wheels} mistral-common==1.13.1")
-    with zipfile.ZipFile(found[-1]) as wheel:
-        return wheel.read(f"mistral_common/data/{file}")
+    return packaged_file("mistral_common", f"data/{file}")
 
 
 @pytest.fixture(scope="module")

