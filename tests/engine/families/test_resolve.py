@@ -26,6 +26,14 @@ def test_names_and_near_names() -> None:
         families.get("chatlm")
 
 
+def test_the_readme_names_every_family() -> None:
+    readme = Path(__file__).parents[3] / "README.md"
+    if not readme.is_file():
+        pytest.skip("the README is not shipped with the tests")
+    table = readme.read_text("utf-8").partition("## Prompts")[2].partition("\n## ")[0]
+    assert [name for name in families.names() if f"`{name}`" not in table] == []
+
+
 def test_the_tokenizers_template_comes_before_chatml() -> None:
     choice = families.resolve(tiny_tokenizer(), CONFIG)
     assert (choice.family.name, choice.rule) == ("jinja", "chat_template")
