@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from typing import Any
 
 from hypothesis import strategies as st
@@ -36,6 +38,13 @@ TOOLS: list[dict[str, Any]] = [
 
 def says(role: str, content: Any, **more: Any) -> dict[str, Any]:
     return {"role": role, "content": content, **more}
+
+
+def imitates(messages: list[dict[str, Any]], control: Collection[str]) -> bool:
+    """Whether anything looks like a control token, other than thoughts in answers."""
+    thoughts = ("<think>", "</think>")
+    shown = [(message["role"] == "assistant", json.dumps(message, ensure_ascii=False)) for message in messages]
+    return any(token in text for own, text in shown for token in control if not (own and token in thoughts))
 
 
 @st.composite

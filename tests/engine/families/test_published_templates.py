@@ -14,7 +14,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from chatlocal.engine import families
 from chatlocal.engine.families.control import control_tokens
-from tests.engine.families.conversations import TOOLS, conversations, says
+from tests.engine.families.conversations import TOOLS, conversations, imitates, says
 from tests.engine.families.published import NAMES, published_tokenizer
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "prompts.json"
@@ -91,9 +91,8 @@ class TestReferences:
 
 
 def assert_like_transformers(tokenizer: Any, messages: list[dict[str, Any]], tools: Any = None, **options: Any) -> None:
-    """Text and ids are those of transformers; without what looks like a control token to a user."""
-    typed = "".join(json.dumps(message, ensure_ascii=False) for message in messages if message["role"] != "assistant")
-    assume(not any(token in typed for token in control_of(tokenizer)))
+    """Text and ids are those of transformers, where nothing imitates a control token."""
+    assume(not imitates(messages, control_of(tokenizer)))
     prompt = family_of(tokenizer).render(messages, tools, **options)
     official = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False, **options)
     assert prompt.text == official
