@@ -9,7 +9,7 @@ from chatlocal.engine.events import CallDelta, CallInvalid, CallStart, Event, Te
 from chatlocal.engine.messages import InvalidCall, Tool, ToolCall
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.thinking import read_thinking
+from chatlocal.engine.toolcalls.thinking import Marks, read_thinking
 
 Tools = Sequence[Tool | Mapping[str, Any] | str]
 
@@ -26,12 +26,12 @@ class ToolFormat:
     """The base of a format: a subclass has a name and gives `read` and `dump`.
 
     `ends` are marks of the format's models that end an answer: where a text still has them they are left out.
-    `thinking` are the marks around the thinking that may stand before an answer.
+    `thinking` are the pairs of marks that may stand around the thinking before an answer.
     """
 
     name: str
     ends: tuple[str, ...] = ()
-    thinking: tuple[str, str] = ("<think>", "</think>")
+    thinking: tuple[Marks, ...] = (("<think>", "</think>"),)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end. `opened` is what the prompt has already opened of it."""
@@ -82,7 +82,7 @@ class CallParser:
 
 
 def _whole(format: ToolFormat, source: Source, out: Output, opened: str) -> Reading[None]:
-    yield from read_thinking(source, out, format.thinking, is_open=format.thinking[0] in opened)
+    yield from read_thinking(source, out, format.thinking, format.ends, opened)
     yield from format.read(source, out, opened)
 
 

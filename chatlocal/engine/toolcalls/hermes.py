@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable
 
 from chatlocal.engine.messages import ToolCall
-from chatlocal.engine.toolcalls.call_object import read_call
+from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_object import read_calls
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
@@ -23,13 +24,13 @@ class Hermes(ToolFormat):
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
-        while (mark := (yield from source.text_until((_OPEN, *self.ends), out.text))) is not None:
-            source.take(len(mark))
-            if mark == _OPEN:
+        inside = False
+        while mark := (yield from read_text(source, out.text, (_OPEN, _CLOSE) if inside else (_OPEN,), self.ends)):
+            inside = mark == _OPEN
+            if inside:
                 yield from source.skip_space()
-                yield from read_call(source, out, (_CLOSE,))
+                yield from read_calls(source, out, (_CLOSE, _OPEN, *self.ends))
                 yield from source.skip_space()
-                yield from source.skip(_CLOSE)
 
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""

@@ -1,18 +1,35 @@
 """JSON as models write it, read while it comes: what is beyond doubt is put right, the rest is told.
 
-Put right are control characters inside strings, escapes that JSON does not have, and commas before a closing bracket.
+Put right are control characters inside strings, escapes that JSON does not have, commas before a closing bracket, other
+white space than JSON's, and Python's True, False and None.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 
 from chatlocal.engine.toolcalls.source import Reading, Source
 
 _ESCAPED = '"\\/bfnrt'
 _HEX = frozenset("0123456789abcdefABCDEF")
-_SCALAR_ENDS = frozenset(",]} \t\r\n")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]+')
+_OTHER_SPACE = re.compile(r"[^ \t\r\n]")
+_WORD_ENDS = frozenset(',:"[]{} \t\r\n')
+_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+def loaded(text: str) -> object:
+    """The value of a JSON text; None where it is none, or says NaN, or is beyond Python's limits."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def read_value(source: Source, ends: Sequence[str], give: Callable[[str], None]) -> Reading[bool]:
@@ -46,7 +63,7 @@ def read_value(source: Source, ends: Sequence[str], give: Callable[[str], None])
             comma = source.take(1)
             continue
         elif char.isspace():
-            space = yield from source.skip_space()
+            space = _OTHER_SPACE.sub(" ", (yield from source.skip_space()))
             if comma:
                 comma += space
             else:
@@ -68,10 +85,8 @@ def read_string(source: Source) -> Reading[str | None]:
     pieces: list[str] = []
     if not (yield from _read_string(source, pieces.append)):
         return None
-    try:
-        return str(json.loads("".join(pieces)))
-    except ValueError:
-        return None
+    read = loaded("".join(pieces))
+    return read if isinstance(read, str) else None
 
 
 def _read_string(source: Source, give: Callable[[str], None]) -> Reading[bool]:
@@ -89,18 +104,16 @@ def _read_string(source: Source, give: Callable[[str], None]) -> Reading[bool]:
         elif char < " ":
             give(json.dumps(source.take(1))[1:-1])
         else:
-            rest = source.waiting
-            plain = next((place for place, char in enumerate(rest) if char < " " or char in '"\\'), len(rest))
-            give(source.take(plain))
+            give(source.take_run(_PLAIN))
 
 
 def _read_escape(source: Source) -> Reading[str]:
     """What stands behind a backslash, as an escape that JSON has."""
     char = yield from source.peek()
     if char == "u":
-        while len(source.waiting) < 5 and _HEX.issuperset(source.waiting[1:]) and not source.ended:
+        while len(source.ahead(5)) < 5 and _HEX.issuperset(source.ahead(5)[1:]) and not source.ended:
             yield
-        code = source.waiting[1:5]
+        code = source.ahead(5)[1:]
         if len(code) == 4 and _HEX.issuperset(code):
             return "\\" + source.take(5)
         return "\\\\"
@@ -113,8 +126,10 @@ def _read_escape(source: Source) -> Reading[str]:
 
 def _read_word(source: Source, ends: Sequence[str], give: Callable[[str], None]) -> Reading[None]:
     """Read a number, a literal or what stands in its place."""
+    word = ""
     while True:
         char = yield from source.peek()
-        if not char or char in _SCALAR_ENDS or char in '":[{' or (yield from source.next_of(ends)) is not None:
+        if not char or char in _WORD_ENDS or (yield from source.next_of(ends)) is not None:
+            give(_WORDS.get(word, word))
             return
-        give(source.take(1))
+        word += source.take(1)

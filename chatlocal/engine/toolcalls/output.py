@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import string
 from collections.abc import Sequence
 from typing import Any
 
 from chatlocal.engine.events import CallDelta, CallInvalid, CallStart, Event, Reasoning, Text
 from chatlocal.engine.messages import Tool
+from chatlocal.engine.toolcalls.borders import Borders
 
 _ALPHABET = string.ascii_letters + string.digits
 _ID_LENGTH = 9  # what Mistral's formats demand; others take anything
+# What looks like the name of a function where no tools are declared: OpenAI's rule, with dots and without digits first.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,127}")
 
 
 class Output:
@@ -25,8 +29,8 @@ class Output:
         self._tools = None if tools is None else {tool.name: tool for tool in tools}
         self._salt = salt
         self._events: list[Event] = []
-        self._answer = _Borders()
-        self._thought = _Borders()
+        self._answer = Borders()
+        self._thought = Borders()
         self._calls = 0
         self.stopped = False
 
@@ -43,11 +47,27 @@ class Output:
         """Whether a tool of this name was declared."""
         return self._tools is None or name in self._tools
 
+    def known(self, name: str) -> bool:
+        """Whether tools were declared, and one of this name among them."""
+        return self._tools is not None and name in self._tools
+
+    @property
+    def expects_calls(self) -> bool:
+        """Whether there may be calls at all: not where an empty list of tools was declared."""
+        return self._tools is None or bool(self._tools)
+
+    def is_name(self, text: str) -> bool:
+        """Whether a text that nothing marks as a name is one: a declared tool's, or one that looks like it."""
+        return self.known(text) or _NAME.fullmatch(text) is not None
+
+    def may_become_name(self, text: str) -> bool:
+        """Whether more text could make a text a name."""
+        return _NAME.fullmatch(text) is not None or any(name.startswith(text) for name in self._tools or ())
+
     def parameters(self, name: str) -> dict[str, Any]:
-        """The JSON Schemas of a tool's parameters by name, empty where they are not known."""
+        """The JSON Schema of a tool's parameters, empty where it is not known."""
         tool = (self._tools or {}).get(name)
-        properties = tool.parameters.get("properties") if tool is not None else None
-        return properties if isinstance(properties, dict) else {}
+        return {} if tool is None else tool.parameters
 
     def text(self, text: str) -> None:
         """A piece of the answer."""
@@ -89,19 +109,3 @@ class Output:
             number, digit = divmod(number, len(_ALPHABET))
             digits.append(_ALPHABET[digit])
         return "".join(digits)
-
-
-class _Borders:
-    """Leaves white space at both ends of a text out: it is held until more text shows that it is not the end."""
-
-    def __init__(self) -> None:
-        self._held = ""
-        self._begun = False
-
-    def inner(self, text: str) -> str:
-        """What of the text so far is certain with this piece."""
-        text = self._held + text if self._begun else text.lstrip()
-        inner = text.rstrip()
-        self._begun = self._begun or bool(inner)
-        self._held = text[len(inner) :]
-        return inner

@@ -6,10 +6,13 @@ pieces in which it comes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 _T = TypeVar("_T")
+_SPACE = re.compile(r"\s*")
 
 # A reader: waits by yielding, returns what it read.
 Reading = Generator[None, None, _T]
@@ -40,11 +43,20 @@ class Source:
         """What has come and is not read."""
         return self._text[self._place :]
 
+    def ahead(self, count: int) -> str:
+        """What has come of that many characters, still unread."""
+        return self._text[self._place : self._place + count]
+
     def take(self, count: int) -> str:
         """Read that many characters, which must be there."""
         taken = self._text[self._place : self._place + count]
         self._place += count
         return taken
+
+    def take_run(self, pattern: re.Pattern[str]) -> str:
+        """Read what has come and matches a pattern, such as a run of characters of one kind; more may follow."""
+        found = pattern.match(self._text, self._place)
+        return self.take(found.end() - self._place) if found else ""
 
     def put_back(self, text: str) -> None:
         """Make text that was read last unread again."""
@@ -57,6 +69,10 @@ class Source:
     def kept(self) -> str:
         """What was read since the last `keep`, which this ends."""
         return self._text[self._kept.pop() : self._place]
+
+    def rewind(self) -> None:
+        """Make what was read since the last `keep` unread, which this ends."""
+        self._place = self._kept.pop()
 
     def more(self) -> Reading[bool]:
         """Wait for more text; False when there will be none."""
@@ -97,10 +113,8 @@ class Source:
         """Read white space, and give it."""
         read = ""
         while True:
-            rest = self.waiting
-            space = rest[: len(rest) - len(rest.lstrip())]
-            read += self.take(len(space))
-            if len(space) < len(rest) or not (yield from self.more()):
+            read += self.take_run(_SPACE)
+            if self._place < len(self._text) or not (yield from self.more()):
                 return read
 
     def text_until(self, marks: Sequence[str], give: Callable[[str], None]) -> Reading[str | None]:
@@ -108,25 +122,28 @@ class Source:
 
         Held back is only what may still become a mark; of two that begin at one place the longer one is found.
         """
+        pattern = _any_of(tuple(marks))
         while True:
-            rest = self.waiting
-            places = [(place, -len(mark), mark) for mark in marks if (place := rest.find(mark)) >= 0]
-            safe = _safe_length(rest, marks)
-            if places and min(places)[0] <= safe:
-                place, _, mark = min(places)
-                give(self.take(place))
-                return mark
-            if safe:
-                give(self.take(safe))
-            if not (yield from self.more()):
-                give(self.take(len(self.waiting)))
+            certain = len(self._text) if self.ended else self._certain(marks)
+            found = pattern.search(self._text, self._place)
+            if found and found.start() < certain:
+                give(self.take(found.start() - self._place))
+                return found[0]
+            if certain > self._place:
+                give(self.take(certain - self._place))
+            if not (yield from self.more()) and self._place == len(self._text):
                 return None
 
+    def _certain(self, marks: Sequence[str]) -> int:
+        """The place up to which no mark begins that more text would complete or make longer."""
+        longest = max(map(len, marks), default=0) - 1
+        for start in range(max(self._place, len(self._text) - longest), len(self._text)):
+            if any(len(mark) > len(self._text) - start and mark.startswith(self._text[start:]) for mark in marks):
+                return start
+        return len(self._text)
 
-def _safe_length(text: str, marks: Sequence[str]) -> int:
-    """How much of a text cannot be the beginning of a mark that more text would complete."""
-    longest = max(map(len, marks), default=0) - 1
-    for size in range(min(longest, len(text)), 0, -1):
-        if any(len(mark) > size and mark.startswith(text[-size:]) for mark in marks):
-            return len(text) - size
-    return len(text)
+
+@lru_cache(maxsize=256)
+def _any_of(marks: tuple[str, ...]) -> re.Pattern[str]:
+    """The longest mark at a place, nothing where there are none."""
+    return re.compile("|".join(re.escape(mark) for mark in sorted(marks, key=len, reverse=True)) or "(?!)")
