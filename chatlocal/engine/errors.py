@@ -102,7 +102,10 @@ class EngineBusy(ChatLocalError, RuntimeError):
 
 
 class EngineDied(ChatLocalError, RuntimeError):
-    """The engine can no longer run forward passes: close it and load it again."""
+    """A forward pass failed, or the engine stopped working: the message says whether to try again or to load it again.
+
+    `__cause__` is what went wrong.
+    """
 
 
 class OutputInvalid(ChatLocalError, ValueError):

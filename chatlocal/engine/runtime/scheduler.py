@@ -183,7 +183,7 @@ class Scheduler:
             self._restrict(sequence, row)
         for sequence, finite in zip(sequences, logits.amax(-1).isfinite().tolist(), strict=True):
             if not finite and sequence.broken is None:
-                sequence.broken = FloatingPointError(
+                sequence.broken = EngineDied(
                     "The model's logits are not numbers: load it with dtype='float32' or 'bfloat16'."
                 )
         for sequence, chosen, report in zip(sequences, sampling.choose(logits, sequences), reports, strict=True):
@@ -243,7 +243,16 @@ class Scheduler:
         self._runner.release(sequence)
         if error is not None:
             self.stats.failed += 1
-            sequence.channel.fail(error)
+            sequence.channel.fail(_named(error))
         elif done is not None:
             self.stats.finished += 1
             sequence.channel.put(done)
+
+
+def _named(error: Exception) -> Exception:
+    """The error as one of ours: what a forward pass raises can be anything."""
+    if isinstance(error, ChatLocalError):
+        return error
+    named = EngineDied(f"A step of the model failed ({type(error).__name__}: {error}): the request may be tried again.")
+    named.__cause__ = error
+    return named
