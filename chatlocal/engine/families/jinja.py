@@ -102,12 +102,13 @@ class JinjaFamily:
         try:
             rendered = template.render(neutral, moment)
         except TemplateError as error:
-            reason = neutralizer.restored(str(error)).replace(mark or "\0", "")
+            reason = neutralizer.restored(str(error))
+            reason = reason if mark is None else reason.replace(mark, "")
             raise TemplateError(f"{_at_fault(template, neutral, moment, error, places)}: {reason}") from error
         parts: tuple[Part, ...] = neutralizer.cut(rendered, self._special)
         if mark is not None:
             parts = up_to_mark(parts, mark)
-            opened = opened if _ends_with(parts, opened) else opened.rstrip()
+            opened = next((thought for thought in (opened, opened.rstrip()) if _end_with(parts, thought)), "")
         elif add_generation_prompt and (found := _OPEN_THINKING.search(rendered)):
             opened = found[0]
         return Prompt(
@@ -168,7 +169,7 @@ class JinjaFamily:
 _WRITTEN = frozenset({"content", "reasoning_content", "thinking"})
 
 
-def _ends_with(parts: Iterable[Part], text: str) -> bool:
+def _end_with(parts: Iterable[Part], text: str) -> bool:
     return "".join(part.text for part in parts).endswith(text)
 
 
@@ -202,9 +203,9 @@ def _fit(
             f"The chat template has no place for the system message at index {refused[0]}: put its text into a user"
             " message, or pass merge_system=True to have that done."
         )
-    places = [index for index in range(len(turns)) if index not in refused]
+    places = sorted({*range(len(turns))} - {*refused})
     if refused:
-        turns = fitting.merge_system(turns, lambda index: index in refused)
+        turns = fitting.merge_system(turns, frozenset(refused).__contains__)
         places += refused[-1:] if len(turns) > len(places) else []
     repeated = fitting.repeated_role(turns)
     if repeated is None or template.takes_repeated_roles:

@@ -315,6 +315,11 @@ class TestContinuing:
         trimmed = family(templates.ALTERNATING).render(messages, continue_final_message=True)
         assert trimmed.opened == opened.rstrip()
 
+    def test_a_thought_that_is_not_written_is_not_open(self) -> None:
+        template = "{% for m in messages %}{{ m.content.split('<think>')[-1] }}{% endfor %}"
+        prompt = family(template).render(says(("user", "u"), ("assistant", "<think>hm")), continue_final_message=True)
+        assert (prompt.text, prompt.opened) == ("uhm", "")
+
     def test_it_may_be_a_turn_made_of_several(self) -> None:
         messages = says(("user", "u"), ("assistant", "a"), ("assistant", "b"))
         prompt = family(templates.ALTERNATING).render(messages, continue_final_message=True)
