@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from chatlocal.engine import families, loading
 from chatlocal.engine.answer import AnswerReader
+from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.context_length import context_length
 from chatlocal.engine.errors import ContextOverflow, EngineClosed, UnsupportedInput
@@ -50,11 +52,13 @@ class Engine:
         tokenizer: Any,
         *,
         backend: Backend | None = None,
-        template: str | None = None,
+        template: str | os.PathLike[str] | None = None,
         name: str | None = None,
         notes: tuple[str, ...] = (),
         max_batch: int = 16,
     ) -> None:
+        if backend is None:
+            _check_loaded(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.name = name or str(getattr(getattr(model, "config", None), "_name_or_path", "") or "local model")
@@ -76,7 +80,7 @@ class Engine:
         cls,
         model: str | os.PathLike[str] | None = None,
         *,
-        template: str | None = None,
+        template: str | os.PathLike[str] | None = None,
         max_batch: int = 16,
         **options: Any,
     ) -> Engine:
@@ -84,6 +88,7 @@ class Engine:
 
         ModelNotFound, ModelLoadError or DownloadError say what to do when that fails.
         """
+        refuse_unknown(options, inspect.signature(loading.load).parameters, "Engine.load")
         loaded = loading.load(model, **options)
         return cls(
             loaded.model,
@@ -218,6 +223,12 @@ class Engine:
         if close is not None:
             close()
 
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedInput(
+            "An engine cannot be pickled: it holds a loaded model and its thread. Load it in the other process; the"
+            " settings of ChatLocal and LocalLLM can be pickled as long as they have no engine yet."
+        )
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         return self  # frameworks copy their settings; the model and its thread are shared
 
@@ -239,6 +250,7 @@ class Engine:
         if self._closed:
             raise EngineClosed("This engine was closed: load it again with Engine.load.")
         deadline = _deadline(timeout)
+        _check_kinds(spec, sampling)
         sampling = sampling or Sampling()
         prompt = self.render(messages, tools, **options)
         ids = prompt.ids(self.tokenizer)
@@ -259,6 +271,23 @@ class Engine:
         stops = sampling.stop if spec is not None else (*sampling.stop, *prompt.stop_texts(self.tokenizer))
         reader = AnswerReader(self.tokenizer, stops, len(ids))
         return _Prepared(request, reader, deadline)
+
+
+def _check_loaded(model: Any, tokenizer: Any) -> None:
+    if not callable(model) or not hasattr(model, "config") or not hasattr(tokenizer, "decode"):
+        raise UnsupportedInput(
+            f"Engine takes a loaded transformers model and its tokenizer, got {type(model).__name__} and"
+            f" {type(tokenizer).__name__}: for a name or a path use Engine.load."
+        )
+
+
+def _check_kinds(spec: Any, sampling: Any) -> None:
+    if spec is not None and not isinstance(spec, Spec):
+        raise UnsupportedInput(
+            f"spec takes what chatlocal.engine.constraints makes, such as json_schema(...), got {spec!r:.80}."
+        )
+    if sampling is not None and not isinstance(sampling, Sampling):
+        raise UnsupportedInput(f"sampling takes a Sampling, such as Sampling(temperature=0), got {sampling!r:.80}.")
 
 
 def _deadline(timeout: float | None) -> float | None:

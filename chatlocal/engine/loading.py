@@ -122,6 +122,8 @@ def _find(model: str | os.PathLike[str] | None, revision: str | None, remote: di
     if model is not None and not os.fspath(model):
         raise UnsupportedInput("model is empty: give a folder, a .gguf file or a hub id, or leave it out.")
     path = None if model is None else Path(model).expanduser()
+    if path is not None:
+        _check_name(path)
     if revision is not None and (path is None or path.exists()):
         raise UnsupportedInput("revision is for models on the hub, and this one is not from there: leave it out.")
     if path is None:
@@ -138,6 +140,14 @@ def _find(model: str | os.PathLike[str] | None, revision: str | None, remote: di
         raise ModelNotFound(f"There is no folder or GGUF file {str(path)!r}.{hub.did_you_mean(str(path))}")
     folder = hub.snapshot(name, revision=revision, **remote)
     return _Source(name, folder, f"model {name}: from the hub, in {folder}")
+
+
+def _check_name(path: Path) -> None:
+    """ModelNotFound for what the file system takes for no name at all, such as one that is too long."""
+    try:
+        path.exists()
+    except OSError as error:
+        raise ModelNotFound(f"{str(path)[:80]!r} cannot be the name of a model: {error.strerror}.") from error
 
 
 def _adapter_folder(adapter: str | os.PathLike[str], remote: dict[str, Any]) -> Path:

@@ -72,7 +72,7 @@ class Tool:
         """Read OpenAI's `{"type": "function", "function": {...}}` or the bare function. UnsupportedInput otherwise."""
         if isinstance(value, Tool):
             return value
-        function = value.get("function", value)
+        function = value.get("function", value) if isinstance(value, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise UnsupportedInput(f"A tool needs a name and parameters in OpenAI's shape, got: {value!r}")
         return cls(

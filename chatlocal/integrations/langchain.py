@@ -27,6 +27,7 @@ from chatlocal.engine import embedded
 from chatlocal.engine.call_arguments import family_options, refuse_unknown
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
+from chatlocal.engine.families import Prompt, Text
 from chatlocal.engine.shared import shared_engine
 from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call, refuse_tools
 from chatlocal.integrations.langchain_messages import to_chat_messages
@@ -111,8 +112,9 @@ class ChatLocal(BaseChatModel):
             if settings.get("engine", settings.get("given_engine")) is not None:
                 settings = _without_loading(settings)
             super().__init__(**settings)
+            read_call(self._defaults(), None, {})  # values out of range are refused here, not in the first call
 
-    @field_validator("model", "cache_dir", "adapter", mode="before")
+    @field_validator("model", "cache_dir", "adapter", "template", mode="before")
     @classmethod
     def _path_text(cls, value: Any) -> Any:
         return os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -271,7 +273,7 @@ class ChatLocal(BaseChatModel):
     def get_token_ids(self, text: str) -> list[int]:
         if self.custom_get_token_ids is not None:
             return self.custom_get_token_ids(text)
-        return list(self.engine.tokenizer.encode(text, add_special_tokens=False))
+        return list(Prompt((Text(text),)).ids(self.engine.tokenizer))
 
     def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Sequence[Any] | None = None) -> int:
         """The tokens of the prompt that these messages make in the model's own format, 0 for none."""

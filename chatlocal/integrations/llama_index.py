@@ -110,7 +110,7 @@ class LocalLLM(StructuredPrediction):
         self._engine = engine
         self._options({})  # values out of range are refused here, not in the first call
 
-    @field_validator("model", "device", "dtype", "cache_dir", "adapter", mode="before")
+    @field_validator("model", "device", "dtype", "cache_dir", "adapter", "template", mode="before")
     @classmethod
     def _as_text(cls, value: Any) -> str | None:
         """Paths, torch.device and torch.dtype by name, so that the settings can be written as JSON."""

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from chatlocal.engine.errors import TemplateError
+from chatlocal.engine.errors import TemplateError, UnsupportedInput
 from chatlocal.engine.families.control import chat_templates
 from chatlocal.engine.families.family import Family
 from chatlocal.engine.families.jinja import JinjaFamily
@@ -50,7 +50,7 @@ def get(name: str) -> Family:
     return families[name]
 
 
-def resolve(tokenizer: Any, config: Any, template: str | None = None) -> Choice:
+def resolve(tokenizer: Any, config: Any, template: str | os.PathLike[str] | None = None) -> Choice:
     """The family for a model. `config` is the model's configuration or None, `template` what the user asked for.
 
     The first of these rules that applies: `template`, or else the environment variable CHATLOCAL_TEMPLATE (a family's
@@ -58,6 +58,10 @@ def resolve(tokenizer: Any, config: Any, template: str | None = None) -> Choice:
     tokenizer's chat template; a family by the model's type and name; ChatML. TemplateError when `template` is none.
     """
     wished = os.environ.get(_VARIABLE)
+    if isinstance(template, os.PathLike):
+        template = os.fspath(template)
+    if template is not None and not isinstance(template, str):
+        raise UnsupportedInput(f"template takes a family's name, a Jinja template or a path, got {template!r:.80}.")
     if template is not None and template != wished:
         return Choice(_given(tokenizer, template), "template", "The template was given.")
     if wished:
