@@ -25,6 +25,7 @@ ANYTHING: Any = {"type": "object"}
         (lambda: Engine("some/model", "some/tokenizer"), UnsupportedInput, "got str and str"),
         (lambda: Engine(None, None), UnsupportedInput, "Engine.load"),
         (lambda: Engine.load(devcie="cpu"), UnsupportedInput, "devcie.*device"),
+        (lambda: Engine.load("https://huggingface.co/Qwen/Qwen3-4B"), ModelNotFound, "pass the id.*'Qwen/Qwen3-4B'"),
         (lambda: Engine.load("x" * 5000), ModelNotFound, "cannot be the name of a model"),
         (lambda: ENGINE.generate(HI, spec="object"), UnsupportedInput, "spec takes"),
         (lambda: ENGINE.generate(HI, sampling={"temperature": 0}), UnsupportedInput, "sampling takes"),
@@ -45,6 +46,13 @@ ANYTHING: Any = {"type": "object"}
 def test_wrong_arguments(call: Callable[[], Any], kind: type[ChatLocalError], said: str) -> None:
     with pytest.raises(kind, match=said):
         call()
+
+
+def test_an_empty_environment_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MODEL", "DEVICE", "DTYPE", "TEMPLATE"):
+        monkeypatch.setenv(f"CHATLOCAL_{name}", "")
+    model = ChatLocal()
+    assert (model.model, model.device, model.dtype, model.template) == (None, None, None, None)
 
 
 def test_a_template_may_be_a_path_everywhere(tmp_path: Path) -> None:

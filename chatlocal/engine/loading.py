@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 _HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
+_HUB_PAGE = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/(\w[\w.-]*/\w[\w.-]*)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ def _find(model: str | os.PathLike[str] | None, revision: str | None, remote: di
             raise ModelLoadError(f"{path} is not a .gguf file: pass the folder of a checkpoint, or a GGUF file.")
         return _Source(path.stem, path, f"model: the file {path}")
     name = os.fspath(model) if model is not None else ""
+    if page := _HUB_PAGE.match(name):
+        raise ModelNotFound(f"{name!r} is a page of the hub: pass the id of the model, {page[1]!r}.")
     if isinstance(model, os.PathLike) or path.suffix.lower() == ".gguf" or not _HUB_ID.fullmatch(name):
         raise ModelNotFound(f"There is no folder or GGUF file {str(path)!r}.{hub.did_you_mean(str(path))}")
     folder = hub.snapshot(name, revision=revision, **remote)

@@ -181,6 +181,8 @@ def _explained(what: str) -> Iterator[None]:
 
 def _hint(error: Exception) -> str:
     text = str(error)
+    if isinstance(error, KeyError | json.JSONDecodeError):
+        return "\nA file there is damaged, or not what its name says: download it again."
     if "trust_remote_code" in text:
         return "\nThis model needs code from its checkpoint, which is never run here: choose one that transformers has."
     if "model type" in text or "model_type" in text or "Unrecognized" in text or "architecture" in text:

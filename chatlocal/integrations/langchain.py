@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -18,7 +18,6 @@ from langchain_core.language_models.model_profile import ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
-from langchain_core.utils import from_env
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field, SecretStr, field_validator
 from typing_extensions import is_typeddict
@@ -39,6 +38,12 @@ from chatlocal.integrations.langchain_structured import AnswerParser, RawAnswerP
 # Loading options that any model takes, and those that belong to one model and are not carried over to another.
 _MACHINE = ("device", "dtype", "token", "cache_dir", "attn_implementation", "num_threads", "max_batch")
 _MODEL = ("revision", "adapter", "template")
+
+
+def _from_env(name: str) -> Callable[[], str | None]:
+    """What an environment variable says; an empty one says nothing."""
+    return lambda: os.environ.get(name) or None
+
 
 # Tells engines apart that users made and that may share a name; used for cache keys within this process only.
 _engine_keys: WeakKeyDictionary[Engine, str] = WeakKeyDictionary()
@@ -61,7 +66,7 @@ class ChatLocal(BaseChatModel):
     """
 
     model: str | None = Field(
-        default_factory=from_env("CHATLOCAL_MODEL", default=None),
+        default_factory=_from_env("CHATLOCAL_MODEL"),
         validation_alias=AliasChoices("model", "model_name"),
         kw_only=False,
     )
@@ -85,15 +90,15 @@ class ChatLocal(BaseChatModel):
     streaming: bool | None = None
     """True streams inside `invoke` too, False makes `stream` give one chunk, None does as the method says."""
 
-    device: str | None = Field(default_factory=from_env("CHATLOCAL_DEVICE", default=None))
-    dtype: str | None = Field(default_factory=from_env("CHATLOCAL_DTYPE", default=None))
+    device: str | None = Field(default_factory=_from_env("CHATLOCAL_DEVICE"))
+    dtype: str | None = Field(default_factory=_from_env("CHATLOCAL_DTYPE"))
     revision: str | None = None
     token: SecretStr | None = None
     cache_dir: str | None = None
     adapter: str | None = None
     attn_implementation: str | None = None
     num_threads: int | None = None
-    template: str | None = Field(default_factory=from_env("CHATLOCAL_TEMPLATE", default=None))
+    template: str | None = Field(default_factory=_from_env("CHATLOCAL_TEMPLATE"))
     max_batch: int | None = None
     given_engine: Engine | None = Field(default=None, alias="engine", exclude=True, repr=False)
     api_key: SecretStr | None = Field(default=None, exclude=True, repr=False)
