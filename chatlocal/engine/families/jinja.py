@@ -17,9 +17,10 @@ from chatlocal.engine.families.limits import LimitPassed
 from chatlocal.engine.families.neutral import Neutralizer, strings
 from chatlocal.engine.families.probing import Template
 from chatlocal.engine.families.prompt import Markup, Part, Prompt, Text
+from chatlocal.engine.families.shown_tools import shown_tools
 from chatlocal.engine.families.tool_format import tool_format
 from chatlocal.engine.families.turn_starts import answer_ends, turn_starts
-from chatlocal.engine.messages import ChatMessage, Tool, read_messages, read_tools
+from chatlocal.engine.messages import ChatMessage, Tool, read_messages
 
 _OPEN_THINKING = re.compile(r"<think>\s*\Z")
 _BARS = re.compile(r"<([|｜]).+\1>")
@@ -80,7 +81,7 @@ class JinjaFamily:
         For a template that asks for the time (`strftime_now`) there is `today`, the day that it shall write, as a date
         or "2024-07-26"; a variable of that name, in a template that reads one, comes before it.
         """
-        declared = read_tools(tools)
+        declared = shown_tools(tools)
         template = self._tool_use if declared else self._default
         moment = _moment(template, options)
         _check_options(template, options)

@@ -16,8 +16,9 @@ from chatlocal.engine.families import turns as fitting
 from chatlocal.engine.families.continuing import open_last, open_thinking, up_to_mark
 from chatlocal.engine.families.prompt import Markup, Part, Prompt, Text
 from chatlocal.engine.families.recognition import MadeFor
+from chatlocal.engine.families.shown_tools import shown_tools
 from chatlocal.engine.families.typed_control import with_typed_control_tokens
-from chatlocal.engine.messages import ChatMessage, Tool, read_messages, read_tools
+from chatlocal.engine.messages import ChatMessage, Tool, read_messages
 
 System = Literal["anywhere", "first", "nowhere"]
 
@@ -104,7 +105,7 @@ class NativeFamily:
             known = ", ".join(sorted(self.options)) or "none"
             raise UnsupportedInput(f"The {self.name} format reads no {', '.join(unknown)}; its options are: {known}.")
         turns = self._fit(self.read(messages), merge_system, strict)
-        chat = Chat(turns, read_tools(tools), add_generation_prompt, {**self.options, **options})
+        chat = Chat(turns, shown_tools(tools), add_generation_prompt, {**self.options, **options})
         if continue_final_message:
             opened = open_thinking(turns[-1].text)
             marked, mark = open_last(turns)
