@@ -7,9 +7,9 @@ import pkgutil
 from functools import cache
 from importlib import import_module
 
-from chatlocal.engine.toolcalls.format import CallParser, Parsed, ToolFormat
+from chatlocal.engine.toolcalls.format import CallParser, Parsed, ToolFormat, Tools
 
-__all__ = ["CallParser", "Parsed", "ToolFormat", "get", "names"]
+__all__ = ["CallParser", "Parsed", "ToolFormat", "Tools", "get", "names"]
 
 
 def names() -> tuple[str, ...]:

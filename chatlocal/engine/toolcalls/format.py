@@ -90,7 +90,7 @@ def folded(events: Iterable[Event]) -> Parsed:
     """Events as one answer."""
     content: list[str] = []
     starts: dict[int, CallStart] = {}
-    arguments: dict[int, str] = {}
+    arguments: dict[int, list[str]] = {}
     invalid: list[InvalidCall] = []
     for event in events:
         match event:
@@ -98,11 +98,11 @@ def folded(events: Iterable[Event]) -> Parsed:
                 content.append(event.text)
             case CallStart():
                 starts[event.index] = event
-                arguments[event.index] = ""
+                arguments[event.index] = []
             case CallDelta():
-                arguments[event.index] += event.arguments
+                arguments[event.index].append(event.arguments)
             case CallInvalid():
                 begun = starts.pop(event.index, None)
                 invalid.append(InvalidCall(event.raw, event.error, begun.name if begun else None))
-    calls = [ToolCall(start.id, start.name, arguments[index]) for index, start in sorted(starts.items())]
+    calls = [ToolCall(start.id, start.name, "".join(arguments[index])) for index, start in sorted(starts.items())]
     return Parsed("".join(content), calls, invalid)

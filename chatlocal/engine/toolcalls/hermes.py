@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from chatlocal.engine.messages import ToolCall
@@ -11,7 +10,7 @@ from chatlocal.engine.toolcalls.call_object import read_calls
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.writing import arguments_object
+from chatlocal.engine.toolcalls.writing import arguments_object, as_json
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 
@@ -35,8 +34,7 @@ class Hermes(ToolFormat):
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
         return "\n".join(
-            f"{_OPEN}\n{json.dumps({'name': call.name}, ensure_ascii=False)[:-1]}, "
-            f'"arguments": {arguments_object(call)}}}\n{_CLOSE}'
+            f'{_OPEN}\n{{"name": {as_json(call.name)}, "arguments": {arguments_object(call)}}}\n{_CLOSE}'
             for call in calls
         )
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 import string
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from chatlocal.engine.events import CallDelta, CallInvalid, CallStart, Event, Reasoning, Text
@@ -32,12 +33,13 @@ class Output:
         self._answer = Borders()
         self._thought = Borders()
         self._calls = 0
+        self._ids: set[str] = set()
         self.stopped = False
 
     def taken(self) -> list[Event]:
-        """The events since the last time."""
+        """The events since the last time, with neighbours that go on with each other as one."""
         events, self._events = self._events, []
-        return events
+        return [_joined(list(run)) for _, run in groupby(events, _run)]
 
     def stop(self) -> None:
         """The answer is over here, whatever the model would write further."""
@@ -80,10 +82,13 @@ class Output:
             self._events.append(Reasoning(inner))
 
     def start(self, name: str, id: str | None = None) -> int:
-        """A call begins; its index, for `arguments` and `invalid`."""
+        """A call begins; its index, for `arguments` and `invalid`. An id that another call has is not taken."""
         index = self._calls
         self._calls += 1
-        self._events.append(CallStart(index, id or self._id(index, name), name))
+        if not id or id in self._ids:
+            id = self._id(index, name)
+        self._ids.add(id)
+        self._events.append(CallStart(index, id, name))
         return index
 
     def arguments(self, index: int, text: str) -> None:
@@ -109,3 +114,18 @@ class Output:
             number, digit = divmod(number, len(_ALPHABET))
             digits.append(_ALPHABET[digit])
         return "".join(digits)
+
+
+def _run(event: Event) -> tuple[type, int | None]:
+    """What events have in common that go on with each other. Calls have one start and one end each."""
+    return type(event), getattr(event, "index", None)
+
+
+def _joined(events: list[Event]) -> Event:
+    first = events[0]
+    if len(events) == 1:
+        return first
+    if isinstance(first, CallDelta):
+        return CallDelta(first.index, "".join(event.arguments for event in events if isinstance(event, CallDelta)))
+    written = "".join(event.text for event in events if isinstance(event, Text | Reasoning))
+    return Text(written) if isinstance(first, Text) else Reasoning(written)
