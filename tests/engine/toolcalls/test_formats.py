@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +11,26 @@ import pytest
 
 from chatlocal.engine import toolcalls
 from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.engine.events import CallDelta, Event, Reasoning, Text
 from chatlocal.engine.messages import ToolCall
+from tests.engine.toolcalls.answers import LOSSLESS, check
+from tests.engine.toolcalls.reading import events_of, merged, pieces
+
+__all__ = ["merged"]
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "toolcalls.json"
-CASES = [case for case in json.loads(_GOLDEN.read_text("utf-8")) if case["format"] in toolcalls.names()]
+CASES = json.loads(_GOLDEN.read_text("utf-8"))
 NAMES = toolcalls.names()
+_SHORT = 150
 
 
-def merged(events: list[Event]) -> list[Event]:
-    """Events with neighbours of one kind as one: what is left does not depend on the pieces."""
-    out: list[Event] = []
-    for event in events:
-        last = out[-1] if out else None
-        if isinstance(event, Text | Reasoning) and type(last) is type(event):
-            out[-1] = type(event)(last.text + event.text)
-        elif isinstance(event, CallDelta) and isinstance(last, CallDelta) and last.index == event.index:
-            out[-1] = CallDelta(event.index, last.arguments + event.arguments)
-        else:
-            out.append(event)
-    return out
+def test_every_format_is_there() -> None:
+    assert set(LOSSLESS) | {"qwen_react"} <= set(NAMES)
+    assert {case["format"] for case in CASES} <= set(NAMES)
 
 
-def events_of(format: str, pieces: list[str]) -> list[Event]:
-    parser = toolcalls.get(format).parser()
-    events = [event for piece in pieces for event in parser.feed(piece)]
-    return merged([*events, *parser.flush()])
-
-
-def pieces(text: str, cuts: list[int]) -> list[str]:
-    borders = [0, *sorted(cuts), len(text)]
-    return [text[start:end] for start, end in pairwise(borders)]
+def test_an_unknown_format_is_told_with_near_names() -> None:
+    with pytest.raises(KeyError, match="deepseek_v3"):
+        toolcalls.get("deepseek_v4")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
@@ -57,14 +45,17 @@ def test_published_outputs(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_the_pieces_do_not_matter(case: dict[str, Any]) -> None:
-    raw = case["raw"]
-    whole = events_of(case["format"], [raw])
-    assert events_of(case["format"], list(raw)) == whole
+    format, raw = case["format"], case["raw"]
+    whole = events_of(format, [raw])
+    check(whole)
+    assert events_of(format, list(raw)) == whole
     for place in range(len(raw)):
-        assert events_of(case["format"], pieces(raw, [place])) == whole
-    rng = random.Random(0)
-    for _ in range(50):
-        assert events_of(case["format"], pieces(raw, [rng.randrange(len(raw) + 1) for _ in range(4)])) == whole
+        assert events_of(format, pieces(raw, [place])) == whole
+    if len(raw) > _SHORT:
+        rng = random.Random(0)
+        for _ in range(500):
+            cuts = [rng.randrange(len(raw) + 1) for _ in range(rng.randrange(2, 12))]
+            assert events_of(format, pieces(raw, cuts)) == whole
 
 
 ARGUMENTS = [
@@ -88,3 +79,29 @@ def test_what_is_written_is_read_back(name: str, count: int, arguments: dict[str
     content, read, invalid = format.parse(format.dump(calls), ["search"])
     assert (content, invalid) == ("", [])
     assert [(call.name, json.loads(call.arguments)) for call in read] == [("search", arguments)] * count
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_that_are_no_object_are_not_written(name: str) -> None:
+    for arguments in ("[1]", "{", '{"a": NaN}'):
+        with pytest.raises(UnsupportedInput, match="no JSON object"):
+            toolcalls.get(name).dump([ToolCall("", "search", arguments)])
+
+
+@pytest.mark.parametrize("name", LOSSLESS)
+def test_no_calls_are_written_as_nothing(name: str) -> None:
+    assert toolcalls.get(name).dump([]) == ""
+
+
+@pytest.mark.parametrize("name", ["qwen3_coder", "llama3", "pythonic", "chatglm3", "glm4", "glm4.5", "deepseek_v3"])
+def test_names_that_a_format_cannot_write_are_told(name: str) -> None:
+    for function in ("", "two words", "line\nend"):
+        with pytest.raises(UnsupportedInput, match="plain name"):
+            toolcalls.get(name).dump([ToolCall("", function, "{}")])
+
+
+def test_calls_have_ids_of_their_own() -> None:
+    raw = '[TOOL_CALLS][{"name": "f", "arguments": {}, "id": "abc"}, {"name": "f", "arguments": {}, "id": "abc"}]'
+    ids = [call.id for call in toolcalls.get("mistral").parse(raw).calls]
+    assert ids[0] == "abc"
+    assert len(set(ids)) == 2
