@@ -101,7 +101,10 @@ def test_without_schemas_all_but_texts_that_look_like_json(format: str) -> None:
     @given(_calls)
     def check(called: list[tuple[str, dict[str, Any]]]) -> None:
         plain = [
-            (name, {key: value for key, value in arguments.items() if not (isinstance(value, str) and _like_json(value))})
+            (
+                name,
+                {key: value for key, value in arguments.items() if not (isinstance(value, str) and _like_json(value))},
+            )
             for name, arguments in called
         ]
         written = toolcalls.get(format).dump([_call(name, arguments) for name, arguments in plain])
