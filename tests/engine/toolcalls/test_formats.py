@@ -88,6 +88,15 @@ def test_arguments_that_are_no_object_are_not_written(name: str) -> None:
             toolcalls.get(name).dump([ToolCall("", "search", arguments)])
 
 
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_what_is_read_is_let_go(case: dict[str, Any]) -> None:
+    """A long answer does not pile up: nothing asks for raw text any more when a call is over."""
+    parser = toolcalls.get(case["format"]).parser()
+    parser.feed(case["raw"])
+    parser.flush()
+    assert parser._source._kept == []
+
+
 @pytest.mark.parametrize("name", LOSSLESS)
 def test_no_calls_are_written_as_nothing(name: str) -> None:
     assert toolcalls.get(name).dump([]) == ""

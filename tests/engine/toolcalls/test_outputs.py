@@ -57,6 +57,7 @@ OUTPUTS = [
         calls=[*F_A1, ("g", {})],
     ),
     Output("hermes", "a bracket too many", _hermes('{"name": "f", "arguments": {"a": 1}}}'), "}", F_A1),
+    Output("hermes", "prose in the tag", _hermes('{"name": "f", "arguments": {"a": 1}}, ok'), ", ok", F_A1),
     Output("hermes", "a comma too many", _hermes('{"name": "f", "arguments": {"a": 1,}}'), calls=F_A1),
     Output(
         "hermes",
@@ -174,6 +175,13 @@ OUTPUTS = [
         "a closing tag in a value",
         "<tool_call>\n<function=f>\n<parameter=a>\n<x></parameter></x>\n</parameter>\n</function>\n</tool_call>",
         calls=[("f", {"a": "<x></parameter></x>"})],
+    ),
+    Output(
+        "qwen3_coder",
+        "closing tags and white space in a value",
+        "<tool_call>\n<function=f>\n<parameter=a>\nx</parameter>\n </parameter> y\n</parameter>\n</function>\n"
+        "</tool_call>",
+        calls=[("f", {"a": "x</parameter>\n </parameter> y"})],
     ),
     Output(
         "qwen3_coder",
@@ -340,6 +348,7 @@ OUTPUTS = [
         calls=[("my-tool.v2", {"a b": 1, "c": 2})],
     ),
     Output("pythonic", "JSON's constants", "[f(a=true, b=null)]", calls=[("f", {"a": True, "b": None})]),
+    Output("pythonic", "cut behind a comma", "[f(a=1), ", calls=F_A1),
     Output("pythonic", "a call in a call", "[f(a=g(1))]", invalid=[("f", "f(a=g(1))]")]),
     Output("pythonic", "a sum", "[f(a=1+1)]", invalid=[("f", "f(a=1+1)]")]),
     Output("pythonic", "an f-string", "[f(a=f'{x}')]", invalid=[("f", "f(a=f'{x}')]")]),

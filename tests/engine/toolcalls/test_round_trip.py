@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from typing import Any
 
@@ -135,3 +136,40 @@ def test_numbers_beyond_python_floats(format: str) -> None:
     [call] = toolcalls.get(format).parse(written, [tool]).calls
     assert "Infinity" not in call.arguments.replace('"Infinity"', "")
     assert json.loads(call.arguments) == {"a": float("inf"), "b": [float("-inf"), "Infinity"]}
+
+
+@pytest.mark.parametrize(
+    ("format", "tag", "escaped"),
+    [
+        ("qwen3_coder", "</parameter>", '"a \\u003c/parameter\\u003e"'),
+        ("glm4.5", "<arg_key>", '"a \\u003carg_key\\u003e"'),
+    ],
+)
+def test_strings_with_tags_are_escaped_and_only_those_are_unescaped(format: str, tag: str, escaped: str) -> None:
+    strings = {
+        "tag": f"a {tag}",
+        "looks": escaped,
+        "json": '"a"',
+        "brackets": '"a \\u003cb\\u003e"',
+        "text": "a < b > c",
+    }
+    written = toolcalls.get(format).dump([_call("f", strings)])
+    assert _read(format, written, [_tool("f", strings)]) == [("f", strings)]
+    assert _read(format, written, ["f"]) == [("f", strings)]
+    assert written.count(escaped) == 1  # the string with the tag; the one that looks like it is escaped once more
+    assert strings["brackets"] in written
+    assert strings["text"] in written
+
+
+@pytest.mark.parametrize("format", ["pythonic", "chatglm3"])
+def test_python_calls_are_python(format: str) -> None:
+    arguments = {"if": 1, "a b": None, "名": True, "x": [{"y": "\n'\""}], "": 1.5}
+    written = toolcalls.get(format).dump([_call("tool_call", arguments)])
+    code = written.partition("```python\n")[2].removesuffix("```") if format == "chatglm3" else written[1:-1]
+    call = ast.parse(code.strip(), mode="eval").body
+    assert isinstance(call, ast.Call)
+    read: dict[str, Any] = {}
+    for keyword in call.keywords:
+        value = ast.literal_eval(keyword.value)
+        read.update(value if keyword.arg is None else {keyword.arg: value})
+    assert read == arguments
