@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from chatlocal.engine.events import CallDelta, CallInvalid, CallStart, Event, Text
+from chatlocal.engine.events import Event, Finish, Usage, collect
 from chatlocal.engine.messages import InvalidCall, Tool, ToolCall
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
@@ -88,21 +88,5 @@ def _whole(format: ToolFormat, source: Source, out: Output, opened: str) -> Read
 
 def folded(events: Iterable[Event]) -> Parsed:
     """Events as one answer."""
-    content: list[str] = []
-    starts: dict[int, CallStart] = {}
-    arguments: dict[int, list[str]] = {}
-    invalid: list[InvalidCall] = []
-    for event in events:
-        match event:
-            case Text():
-                content.append(event.text)
-            case CallStart():
-                starts[event.index] = event
-                arguments[event.index] = []
-            case CallDelta():
-                arguments[event.index].append(event.arguments)
-            case CallInvalid():
-                begun = starts.pop(event.index, None)
-                invalid.append(InvalidCall(event.raw, event.error, begun.name if begun else None))
-    calls = [ToolCall(start.id, start.name, "".join(arguments[index])) for index, start in sorted(starts.items())]
-    return Parsed("".join(content), calls, invalid)
+    reply = collect([*events, Finish("stop", Usage(0, 0))])
+    return Parsed(reply.message.text, list(reply.message.tool_calls), list(reply.invalid_calls))
