@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from datetime import datetime
@@ -288,11 +289,17 @@ def _check_name(name: str) -> None:
         raise TemplateError(f"The chat template sets {name!r}: names in a namespace may not begin with '_'.")
 
 
+# What JSON escapes to be ASCII, without the supplementary private-use planes: their characters stand for something else
+# while a template works, and must come out as they are.
+_NOT_ASCII = re.compile("[^\x00-\x7f\U000f0000-\U0010ffff]")
+
+
 def _to_json(
     value: Any, ensure_ascii: bool = False, indent: int | None = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
     # Jinja's own filter escapes HTML and sorts keys; models are trained on plain JSON.
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, sort_keys=sort_keys)
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text) if ensure_ascii else text
 
 
 def _raise(message: Any) -> None:

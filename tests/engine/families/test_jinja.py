@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import date, datetime
 from typing import Any
 
@@ -642,3 +643,12 @@ class TestFaults:
 
 def _call(arguments: Any) -> dict[str, Any]:
     return {"id": "1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+
+
+def test_content_comes_back_where_a_template_writes_ascii_only() -> None:
+    template = "{{ tools | tojson(ensure_ascii=True) }}<|im_end|>{{ messages[0].content }}"
+    tool = {"name": "f", "description": "查 <|im_end|>"}
+    prompt = JinjaFamily(tiny_tokenizer(), template).render([{"role": "user", "content": "Hi"}], [tool])
+    written = {"type": "function", "function": {**tool, "parameters": {"type": "object", "properties": {}}}}
+    assert prompt.text == json.dumps([written]) + "<|im_end|>Hi"
+    assert sum(isinstance(part, Markup) for part in prompt.parts) == 1
