@@ -7,10 +7,13 @@ family in use) writes as markup, such as `<tool_call>` and `<think>`. Other adde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from chatlocal.engine.families.sandbox import literal_text
+
+_SPELLED = re.compile(r"<[|｜].*[|｜]>", re.DOTALL)
 
 
 def control_tokens(tokenizer: Any, extra: Iterable[str] = ()) -> dict[str, int]:
@@ -20,7 +23,7 @@ def control_tokens(tokenizer: Any, extra: Iterable[str] = ()) -> dict[str, int]:
     return {
         token.content: id
         for id, token in tokenizer.added_tokens_decoder.items()
-        if token.special or token.content in wanted or _is_markup(token.content, literals)
+        if token.special or token.content in wanted or _is_markup(token.content, literals) or _looks_it(token.content)
     }
 
 
@@ -41,6 +44,11 @@ def chat_templates(tokenizer: Any) -> dict[str, str]:
     if isinstance(template, Mapping):
         return dict(template)
     return {entry["name"]: entry["template"] for entry in template}
+
+
+def _looks_it(content: str) -> bool:
+    """Whether an added token is spelled as only control tokens are, such as Qwen's <|fim_prefix|>."""
+    return _SPELLED.fullmatch(content) is not None
 
 
 def _is_markup(content: str, literals: Iterable[str]) -> bool:

@@ -107,6 +107,8 @@ class JinjaFamily:
             reason = reason if mark is None else reason.replace(mark, "")
             raise TemplateError(f"{_at_fault(template, neutral, moment, error, places)}: {reason}") from error
         parts: tuple[Part, ...] = neutralizer.cut(rendered, self._special)
+        if not parse_control_tokens and neutralizer.could_be_put_together():
+            parts = self._careful(template, variables, neutral, moment, parts)
         if mark is not None:
             parts = up_to_mark(parts, mark)
             opened = next((thought for thought in (opened, opened.rstrip()) if _end_with(parts, thought)), "")
@@ -119,6 +121,26 @@ class JinjaFamily:
             opened=opened,
             control=self._markup,
         )
+
+    def _careful(
+        self,
+        template: Template,
+        variables: dict[str, Any],
+        neutral: dict[str, Any],
+        moment: datetime,
+        parts: tuple[Part, ...],
+    ) -> tuple[Part, ...]:
+        """The parts, or those of a careful rendering where that has other control tokens: then content made some.
+
+        A template that takes something out of a content can join what stood around it.
+        """
+        careful = Neutralizer(self._control, variables, careful=True)
+        shown = careful.neutral({name: value for name, value in variables.items() if name != "messages"})
+        messages = [self._neutral_message(careful, message) for message in variables["messages"]]
+        asked = neutral["add_generation_prompt"]
+        rendered = template.render({**shown, "messages": messages, "add_generation_prompt": asked}, moment)
+        again = careful.cut(rendered, self._special)
+        return parts if _markup_texts(parts) == _markup_texts(again) else again
 
     def _neutral_message(self, neutralizer: Neutralizer, message: dict[str, Any]) -> dict[str, Any]:
         # In an assistant's turn <think> or <tool_call> is the model's own, and templates look for it there.
@@ -168,6 +190,10 @@ class JinjaFamily:
 
 
 _WRITTEN = frozenset({"content", "reasoning_content", "thinking"})
+
+
+def _markup_texts(parts: Iterable[Part]) -> list[str]:
+    return [part.text for part in parts if isinstance(part, Markup)]
 
 
 def _end_with(parts: Iterable[Part], text: str) -> bool:

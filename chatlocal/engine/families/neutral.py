@@ -19,17 +19,22 @@ from chatlocal.engine.families.prompt import Markup, Text
 # The two supplementary private-use planes.
 _FIRST, _LAST = 0xF0000, 0x10FFFD
 _PRIVATE = re.compile(f"[{chr(_FIRST)}-{chr(_LAST)}]")
+_SPELLED = re.compile(r"\\U(000[fF][0-9a-fA-F]{4}|0010[0-9a-fA-F]{4})")
 
 
 class Neutralizer:
     """Stand-ins for one conversation. `control` are all control tokens, `inputs` everything that will be shown to it.
 
     Characters that the inputs use themselves are never stand-ins, so nothing that a user writes is taken for one.
+    `careful`: the characters that control tokens begin with give way too, wherever they stand. Then a template may even
+    put a token together from pieces of content, and none comes out.
     """
 
-    def __init__(self, control: Iterable[str], inputs: Any) -> None:
+    def __init__(self, control: Iterable[str], inputs: Any, *, careful: bool = False) -> None:
         self._control = _look_alikes(tuple(control))
-        self._taken = {char for text in strings(inputs) for char in _PRIVATE.findall(text)}
+        self._careful = careful
+        self._inputs = tuple(strings(inputs))
+        self._taken = {char for text in self._inputs for char in _PRIVATE.findall(text)}
         self._free = _FIRST
         self._stands_for: dict[str, str] = {}
         self._stand_ins: dict[str, str] = {}
@@ -44,11 +49,15 @@ class Neutralizer:
             text = self._control.whole.sub(
                 lambda found: found[0] if found[0] in keep else self._stand_in(found[0]), str.__str__(value)
             )
-            return self._neutral_edges(text, tuple(keep)) if edges else text
+            text = self._neutral_edges(text, tuple(keep)) if edges else text
+            return self._without_beginnings(text, keep) if self._careful else text
         if isinstance(value, Mapping):
-            return {self.neutral(key, keep=keep): self.neutral(item, keep=keep) for key, item in value.items()}
+            return {
+                self.neutral(key, keep=keep): self.neutral(item, keep=keep, edges=edges and key == "text")
+                for key, item in value.items()
+            }
         if isinstance(value, (list, tuple)):
-            return [self.neutral(item, keep=keep) for item in value]
+            return [self.neutral(item, keep=keep, edges=edges) for item in value]
         if value is None or type(value) in (bool, int, float):
             return value
         raise UnsupportedInput(
@@ -72,11 +81,30 @@ class Neutralizer:
         """The text with the content in place of its stand-ins."""
         if not self._stands_for:
             return text
+        # Where a template prints a list or a dict, Python spells the character out.
+        text = _SPELLED.sub(self._spelled, text)
         return _PRIVATE.sub(lambda found: self._stands_for.get(found[0], found[0]), text)
+
+    def could_be_put_together(self) -> bool:
+        """Whether content has a character that control tokens begin with."""
+        begins = self._control.begins
+        return begins is not None and any(begins.search(text) for text in self._inputs)
+
+    def _without_beginnings(self, text: str, keep: frozenset[str]) -> str:
+        begins = self._control.begins
+        if begins is None:
+            return text
+        kept = "|".join(map(re.escape, sorted(keep, key=len, reverse=True)))
+        pattern = re.compile(f"{kept}|{begins.pattern}") if kept else begins
+        return pattern.sub(lambda found: found[0] if found[0] in keep else self._stand_in(found[0]), text)
+
+    def _spelled(self, found: re.Match[str]) -> str:
+        content = self._stands_for.get(chr(int(found[1], 16)))
+        return found[0] if content is None else repr(content)[1:-1]
 
     def _stand_in(self, content: str) -> str:
         if content not in self._stand_ins:
-            while chr(self._free) in self._taken:
+            while chr(self._free) in self._taken or any(f"U{self._free:08x}" in text for text in self._inputs):
                 self._free += 1
             if self._free > _LAST:
                 raise UnsupportedInput("The messages use every private-use character of Unicode: leave some out.")
@@ -109,11 +137,13 @@ def _longest(pieces: frozenset[str], candidates: Iterable[str]) -> int:
 class _LookAlikes:
     """What of a text is a control token or part of one; made once for a tokenizer and template.
 
-    `whole` finds the longest token at the leftmost place, as tokenizers do. `heads` and `tails` are proper beginnings
+    `whole` finds the longest token at the leftmost place, as tokenizers do, `begins` the characters that tokens begin
+    with, letters and digits aside. `heads` and `tails` are proper beginnings
     and ends, white space aside, `longest` is the length of the longest of them, `joined` all tokens.
     """
 
     whole: re.Pattern[str]
+    begins: re.Pattern[str] | None
     heads: frozenset[str]
     tails: frozenset[str]
     longest: int
@@ -126,11 +156,17 @@ def _look_alikes(control: tuple[str, ...]) -> _LookAlikes:
     tails = {token[size:] for token in control for size in range(1, len(token))}
     return _LookAlikes(
         whole=re.compile(f"({_pattern(control)})"),
+        begins=_begins(control),
         heads=frozenset(head for head in heads if not head.isspace()),
         tails=frozenset(tail for tail in tails if not tail.isspace()),
         longest=max(map(len, control), default=1) - 1,
         joined="\0".join(control),
     )
+
+
+def _begins(control: tuple[str, ...]) -> re.Pattern[str] | None:
+    first = sorted({token[0] for token in control if token and not token[0].isalnum() and not token[0].isspace()})
+    return re.compile(f"[{''.join(map(re.escape, first))}]") if first else None
 
 
 def _pattern(texts: Iterable[str]) -> str:
