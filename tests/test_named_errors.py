@@ -29,7 +29,17 @@ ANYTHING: Any = {"type": "object"}
         (lambda: Engine.load("x" * 5000), ModelNotFound, "cannot be the name of a model"),
         (lambda: ENGINE.generate(HI, spec="object"), UnsupportedInput, "spec takes"),
         (lambda: ENGINE.generate(HI, sampling={"temperature": 0}), UnsupportedInput, "sampling takes"),
-        (lambda: ENGINE.generate(HI, tools=[5]), UnsupportedInput, "got: 5"),
+        (lambda: ENGINE.render(HI, tools=[5]), UnsupportedInput, "got: 5"),
+        (lambda: ENGINE.generate(HI, tools=[{"name": "f"}]), UnsupportedInput, "no place for tools"),
+        (lambda: ENGINE.render(HI, tools=5), UnsupportedInput, "Tools come as a list"),
+        (lambda: ENGINE.render([{**HI[0], "name": 5}]), UnsupportedInput, "name of a message"),
+        (lambda: ENGINE.render([{"role": "assistant", "tool_calls": 5}]), UnsupportedInput, "list of calls"),
+        (
+            lambda: ENGINE.render([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": {"a": {1, 2}}}]}]),
+            UnsupportedInput,
+            "JSON cannot hold the arguments",
+        ),
+        (lambda: ENGINE.render(HI, tools=[{"name": "f", "parameters": "x"}]), UnsupportedInput, "JSON Schema"),
         (lambda: pickle.dumps(ENGINE), UnsupportedInput, "pickled"),
         (lambda: scripted_engine("Hi", template=5), UnsupportedInput, "template takes"),
         (lambda: scripted_engine("Hi", template=Path("/no/file")), TemplateError, "/no/file"),
@@ -46,6 +56,17 @@ ANYTHING: Any = {"type": "object"}
 def test_wrong_arguments(call: Callable[[], Any], kind: type[ChatLocalError], said: str) -> None:
     with pytest.raises(kind, match=said):
         call()
+
+
+@pytest.mark.parametrize("written", [b"\xff\xfe\x00", "\ufeffQ: {{ messages[0].content }}".encode()])
+def test_template_files_that_are_no_text_and_byte_order_marks(written: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "chat.jinja"
+    path.write_bytes(written)
+    if written.startswith(b"\xff"):
+        with pytest.raises(TemplateError, match="cannot be read as UTF-8"):
+            scripted_engine("Hi", template=path)
+    else:
+        assert scripted_engine("Hi", template=path).render(HI).text == "Q: Hi"
 
 
 def test_an_empty_environment_variable_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,6 +238,13 @@ class Engine:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
+    def _check_tools(self, tools: Tools | None) -> None:
+        if tools and not self._choice.family.renders_tools:
+            raise UnsupportedInput(
+                f"The model's prompt format ({self._choice.family.name}) has no place for tools: choose a model whose"
+                " chat template shows them, or describe them in a message."
+            )
+
     def _prepare(
         self,
         messages: Messages | Prompt,
@@ -252,6 +259,7 @@ class Engine:
         deadline = _deadline(timeout)
         _check_kinds(spec, sampling)
         sampling = sampling or Sampling()
+        self._check_tools(tools)
         prompt = self.render(messages, tools, **options)
         ids = prompt.ids(self.tokenizer)
         if not ids:

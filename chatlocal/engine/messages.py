@@ -75,10 +75,14 @@ class Tool:
         function = value.get("function", value) if isinstance(value, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise UnsupportedInput(f"A tool needs a name and parameters in OpenAI's shape, got: {value!r}")
+        parameters = function.get("parameters") or {"type": "object", "properties": {}}
+        if not isinstance(parameters, Mapping):
+            raise UnsupportedInput(f"The parameters of a tool are a JSON Schema, got {parameters!r:.80}.")
+        _json(parameters, f"the parameters of the tool {function['name']}")
         return cls(
             name=function["name"],
-            description=function.get("description") or "",
-            parameters=dict(function.get("parameters") or {"type": "object", "properties": {}}),
+            description=_text(function, "description") or "",
+            parameters=dict(parameters),
             strict=bool(function.get("strict", False)),
         )
 
@@ -122,10 +126,10 @@ class ChatMessage:
         return cls(
             role=known,
             content=_content(value.get("content")),
-            tool_calls=tuple(_tool_call(call) for call in value.get("tool_calls") or _old_call(value)),
-            tool_call_id=value.get("tool_call_id"),
-            name=value.get("name"),
-            reasoning=value.get("reasoning") or value.get("reasoning_content"),
+            tool_calls=tuple(_tool_call(call) for call in _calls(value)),
+            tool_call_id=_text(value, "tool_call_id"),
+            name=_text(value, "name"),
+            reasoning=_text(value, "reasoning") or _text(value, "reasoning_content"),
         )
 
 
@@ -194,7 +198,9 @@ def read_messages(values: Iterable[ChatMessage | Mapping[str, Any]]) -> tuple[Ch
 
 
 def read_tools(values: Sequence[Tool | Mapping[str, Any]] | None) -> tuple[Tool, ...]:
-    """Tools from Tool values or OpenAI dicts; none gives an empty tuple."""
+    """Tools from Tool values or OpenAI dicts; none gives an empty tuple. UnsupportedInput for what is no list."""
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable | None):
+        raise UnsupportedInput(f"Tools come as a list, got {values!r:.80}.")
     return tuple(Tool.of(value) for value in values or ())
 
 
@@ -222,10 +228,19 @@ def _part(part: Any) -> Part:
     raise UnsupportedInput(f"A content part must be text or a dict, got {type(part).__name__}.")
 
 
-def _old_call(value: Mapping[str, Any]) -> tuple[Any, ...]:
-    """OpenAI's older `function_call`, one call without an id."""
-    call = value.get("function_call")
-    return () if not call else (call,)
+def _text(value: Mapping[str, Any], key: str) -> str | None:
+    found = value.get(key)
+    if found is not None and not isinstance(found, str):
+        raise UnsupportedInput(f"{key} of a message is text, got {found!r:.80}.")
+    return found
+
+
+def _calls(value: Mapping[str, Any]) -> Sequence[Any]:
+    """The calls of a message; OpenAI's older `function_call` is one without an id."""
+    calls = value.get("tool_calls") or [call for call in (value.get("function_call"),) if call]
+    if isinstance(calls, (str, Mapping)) or not isinstance(calls, Sequence):
+        raise UnsupportedInput(f"tool_calls of a message is a list of calls, got {calls!r:.80}.")
+    return calls
 
 
 def _tool_call(call: ToolCall | Mapping[str, Any]) -> ToolCall:
@@ -234,7 +249,14 @@ def _tool_call(call: ToolCall | Mapping[str, Any]) -> ToolCall:
     function = call.get("function", call) if isinstance(call, Mapping) else None
     if not isinstance(call, Mapping) or not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise UnsupportedInput(f"A tool call needs a function name, got: {call!r}")
-    arguments = function.get("arguments", {})
+    arguments = function.get("arguments")
     if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=call.get("id") or "", name=function["name"], arguments=arguments)
+        arguments = _json({} if arguments is None else arguments, f"the arguments of a call to {function['name']}")
+    return ToolCall(id=_text(call, "id") or "", name=function["name"], arguments=arguments)
+
+
+def _json(value: Any, what: str) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UnsupportedInput(f"JSON cannot hold {what} ({error}): use text, numbers, lists and dicts.") from error

@@ -86,12 +86,19 @@ def _given(tokenizer: Any, template: str) -> Family:
     if "{{" in template or "{%" in template:
         return JinjaFamily(tokenizer, template)
     if os.path.isfile(template):
-        return JinjaFamily(tokenizer, Path(template).read_text(encoding="utf-8"))
+        return JinjaFamily(tokenizer, _read(template))
     near = difflib.get_close_matches(template, _registry(), cutoff=0.4) or names()
     raise TemplateError(
         f"The template {template!r} is neither a family's name, nor a Jinja template, nor a file: near names are"
         f" {', '.join(near)}."
     )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TemplateError(f"The template in {path} cannot be read as UTF-8 text: {error}") from error
 
 
 @cache

@@ -12,7 +12,7 @@ from chatlocal.engine.families.prompt import Markup, Part, Text
 from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.messages import ChatMessage, Tool
 
-_NO_TEMPLATE = "its tokenizer brings no chat template, and its prompts are built from ids"
+_NO_TEMPLATE = "its prompts are built from ids, by rules that no chat template tells"
 _WRONG_TEMPLATE = "the text of its chat template is tokenized wrongly: its role tokens are known by their ids only"
 
 
@@ -155,11 +155,9 @@ def _as_code(arguments: str) -> str:
     """A call as ChatGLM3 writes it, a Python call of `tool_call`; arguments that are no JSON object as they are."""
     try:
         read = json.loads(arguments)
-    except ValueError:
-        read = None
-    if not isinstance(read, dict):
+        written = ", ".join(f"{name}={_literal(value)}" for name, value in read.items())
+    except (ValueError, AttributeError, RecursionError):
         return f"```python\n{arguments}\n```"
-    written = ", ".join(f"{name}={_literal(value)}" for name, value in read.items())
     return f"```python\ntool_call({written})\n```"
 
 

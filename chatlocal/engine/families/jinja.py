@@ -13,6 +13,7 @@ from chatlocal.engine.families import turns as fitting
 from chatlocal.engine.families.at_fault import message_at_fault
 from chatlocal.engine.families.continuing import open_last, open_thinking, up_to_mark
 from chatlocal.engine.families.control import control_tokens, markup_of
+from chatlocal.engine.families.flags import check_flags
 from chatlocal.engine.families.limits import LimitPassed
 from chatlocal.engine.families.neutral import Neutralizer, strings
 from chatlocal.engine.families.probing import Template
@@ -81,6 +82,7 @@ class JinjaFamily:
         For a template that asks for the time (`strftime_now`) there is `today`, the day that it shall write, as a date
         or "2024-07-26"; a variable of that name, in a template that reads one, comes before it.
         """
+        check_flags(merge_system, strict, continue_final_message, parse_control_tokens, add_generation_prompt)
         declared = shown_tools(tools)
         template = self._tool_use if declared else self._default
         moment = _moment(template, options)
@@ -252,6 +254,12 @@ def _check_calls(template: Template, turns: tuple[ChatMessage, ...], places: Seq
         raise UnsupportedInput(
             f"Message {calling} holds tool calls, which the chat template does not write: choose a model whose"
             " template knows tools, or write the calls into the text."
+        )
+    result = next((place for place, turn in zip(places, turns, strict=True) if turn.role == "tool"), None)
+    if result is not None and not template.renders_results:
+        raise UnsupportedRole(
+            f"Message {result} is the result of a tool, which the chat template does not write: choose a model whose"
+            " template knows tools, or write the result into a user message."
         )
 
 

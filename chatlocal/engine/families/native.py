@@ -14,11 +14,16 @@ from typing import Any, ClassVar, Literal
 from chatlocal.engine.errors import TemplateError, UnsupportedInput, UnsupportedRole
 from chatlocal.engine.families import turns as fitting
 from chatlocal.engine.families.continuing import open_last, open_thinking, up_to_mark
+from chatlocal.engine.families.flags import check_flags
 from chatlocal.engine.families.prompt import Markup, Part, Prompt, Text
 from chatlocal.engine.families.recognition import MadeFor
 from chatlocal.engine.families.shown_tools import shown_tools
 from chatlocal.engine.families.typed_control import with_typed_control_tokens
 from chatlocal.engine.messages import ChatMessage, Tool, read_messages
+
+_THINK = "<think>"
+# Options that turn thinking on.
+_SWITCHES = frozenset({"enable_thinking", "thinking"})
 
 System = Literal["anywhere", "first", "nowhere"]
 
@@ -101,6 +106,7 @@ class NativeFamily:
         **options: Any,
     ) -> Prompt:
         """See Family.render."""
+        check_flags(merge_system, strict, continue_final_message, parse_control_tokens, add_generation_prompt)
         if unknown := sorted(options.keys() - self.options.keys()):
             known = ", ".join(sorted(self.options)) or "none"
             raise UnsupportedInput(f"The {self.name} format reads no {', '.join(unknown)}; its options are: {known}.")
@@ -109,7 +115,10 @@ class NativeFamily:
         if continue_final_message:
             opened = open_thinking(turns[-1].text)
             marked, mark = open_last(turns)
-            parts = tuple(up_to_mark(self.write(replace(chat, turns=marked, add_generation_prompt=False)), mark))
+            if opened and _THINK in (*self.special, *self.markup) and turns[-1].text.lstrip() == opened:
+                parts = (*self._thinking(chat), Text(opened.removeprefix(_THINK)))
+            else:
+                parts = tuple(up_to_mark(self.write(replace(chat, turns=marked, add_generation_prompt=False)), mark))
         else:
             opened = self.opened(chat) if add_generation_prompt else ""
             parts = tuple(self.write(chat))
@@ -123,6 +132,20 @@ class NativeFamily:
             control=frozenset((*self.special, *self.markup, *self.stop_strings)),
             begins=self.begins,
         )
+
+    def _thinking(self, chat: Chat) -> tuple[Part, ...]:
+        """The prompt up to the mark that opens the thinking of the last answer, with that mark."""
+        switches = dict.fromkeys(_SWITCHES & self.options.keys(), True)
+        asking = replace(chat, turns=chat.turns[:-1], add_generation_prompt=True, options={**chat.options, **switches})
+        parts = tuple(self.write(asking))
+        # Some formats open the thinking themselves, with a line break that the text to go on with has as well.
+        while parts and isinstance(parts[-1], Text) and parts[-1].text.isspace() and parts[-2:-1] == (self._think,):
+            parts = parts[:-1]
+        return parts if parts[-1:] == (self._think,) else (*parts, self._think)
+
+    @property
+    def _think(self) -> Markup:
+        return Markup(_THINK, _THINK in self.special)
 
     def parts(self, pattern: str, *contents: str) -> Iterator[Part]:
         """A piece of the format with its contents, which stand for "{}" in it one after the other."""

@@ -28,6 +28,8 @@ _RESULT = {"role": "tool", "content": "proberesult", "tool_call_id": "probecall"
 _ROUNDS = tuple(
     {"role": role, "content": f"probe{role}{number}"} for number in range(3) for role in ("user", "assistant")
 )
+# Levels of lists and dicts in the arguments of a call; what is deeper stays text.
+_DEEPEST = 64
 _ALWAYS_GIVEN = frozenset({"messages", "tools", "add_generation_prompt"})
 
 
@@ -109,6 +111,11 @@ class Template:
     def renders_calls(self) -> bool:
         """Whether an assistant's tool calls are written."""
         return self._call_style is not None
+
+    @cached_property
+    def renders_results(self) -> bool:
+        """Whether the results of tools are written, with a call before them or alone."""
+        return self.renders_calls or self._writes([_USER, {"role": "tool", "content": "proberesult"}], "proberesult")
 
     @cached_property
     def after_answers(self) -> tuple[str, ...]:
@@ -194,6 +201,17 @@ def _read_arguments(arguments: str) -> Any:
     """The arguments as data; text that is not a JSON object stays as the model wrote it."""
     try:
         read = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
-    return read if isinstance(read, dict) else arguments
+    return read if isinstance(read, dict) and _is_shallow(read) else arguments
+
+
+def _is_shallow(value: Any) -> bool:
+    """Whether data is nested no deeper than what reads it can follow."""
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        level = [item for items in inner for item in items]
+        if not level:
+            return True
+    return False

@@ -30,7 +30,9 @@ class Qwen(NativeFamily):
     special: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "<|endoftext|>")
     stop_strings: tuple[str, ...] = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
     made_for: tuple[MadeFor, ...] = (
-        MadeFor(("qwen",), dedicated=True, because="its tokenizer brings no chat template of its own"),
+        MadeFor(
+            ("qwen",), dedicated=True, because="its prompts are those of its repository's code, functions included"
+        ),
     )
 
     def write(self, chat: Chat) -> Iterator[Part]:

@@ -13,6 +13,8 @@ from typing import Any
 from chatlocal.engine.messages import Tool, read_tools
 
 _PLACES = ("$defs", "definitions")
+# The lists there are data, whatever they look like.
+_DATA = frozenset({"enum", "const", "default", "examples"})
 # Objects written before references are left as they are: definitions that use others twice double at each step.
 _MOST = 2_000
 
@@ -27,14 +29,18 @@ def written_out(schema: dict[str, Any]) -> dict[str, Any]:
 
     What stands beside a reference (a description) is kept, and goes before what the definition says of the same.
     """
-    definitions = {
-        f"#/{place}/{name}": definition for place in _PLACES for name, definition in (schema.get(place) or {}).items()
-    }
+    places = [place for place in _PLACES if isinstance(schema.get(place), dict)]
+    definitions = {f"#/{place}/{name}": definition for place in places for name, definition in schema[place].items()}
     if not definitions:
         return schema
     writer = _Writer(definitions)
-    written = writer.written({key: value for key, value in schema.items() if key not in _PLACES})
-    kept = {place: _kept(schema, place, writer.left) for place in _PLACES}
+    try:
+        written: dict[str, Any] = writer.written({key: value for key, value in schema.items() if key not in places})
+    except RecursionError:  # definitions in a long chain: they are shown as they came
+        return schema
+    if writer.left - definitions.keys():
+        return schema  # written in a way that only a resolver of references can follow
+    kept = {place: _kept(schema, place, writer.left) for place in places}
     return {**written, **{place: definitions for place, definitions in kept.items() if definitions}}
 
 
@@ -54,7 +60,10 @@ class _Writer:
         self._room -= 1
         target = value.get("$ref")
         if not isinstance(target, str):
-            return {key: self.written(item) for key, item in value.items()}
+            return {
+                key: item if key in _DATA and isinstance(item, list) else self.written(item)
+                for key, item in value.items()
+            }
         beside = {key: self.written(item) for key, item in value.items() if key != "$ref"}
         definition = self._definitions.get(target)
         if not isinstance(definition, dict) or self._room < 0 or _comes_back(target, self._definitions):

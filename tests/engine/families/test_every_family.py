@@ -134,3 +134,20 @@ def test_a_thousand_turns_grow_the_prompt_evenly(name: str) -> None:
     turns = [user("question"), assistant("answer")]
     sizes = [len(family.render([*turns * count, user("last")]).parts) for count in (100, 200, 300)]
     assert sizes[2] - sizes[1] == sizes[1] - sizes[0]
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3-thinking-2507", "qwq", "glm4.5", "deepseek-v3.1"])
+def test_an_open_thought_is_continued_behind_its_mark(name: str) -> None:
+    prompt = families.get(name).render([user("1+1?"), assistant("<think>\nTwo")], continue_final_message=True)
+    assert prompt.parts[-2].text == "<think>"
+    assert isinstance(prompt.parts[-2], Markup)
+    assert prompt.text.endswith("<think>\nTwo")
+    assert prompt.text.count("think>") == 1
+    assert prompt.opened == "<think>\nTwo"
+
+
+@each_family
+@pytest.mark.parametrize("flag", ["strict", "merge_system", "continue_final_message", "parse_control_tokens"])
+def test_what_is_on_or_off_is_true_or_false(name: str, flag: str) -> None:
+    with pytest.raises(UnsupportedInput, match="True or False"):
+        families.get(name).render([user("Hi")], **{flag: "false"})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chatlocal.engine.errors import UnsupportedRole
 from chatlocal.engine.families.jinja import JinjaFamily
 from tests.tiny import tiny_tokenizer
 
@@ -54,3 +55,25 @@ def test_calls_are_written_as_the_template_means_them(template: str, written: st
         {"role": "tool", "tool_call_id": "1", "content": "22"},
     ]
     assert f"assistant\n{written}<|im_end|>" in JinjaFamily(tiny_tokenizer(), template).render(messages).text
+
+
+def test_results_that_would_be_dropped_are_refused() -> None:
+    silent = (
+        "{% for m in messages %}{% if m.role != 'tool' %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>"
+        "{% endif %}{% endfor %}"
+    )
+    messages = [{"role": "user", "content": "Hi"}, {"role": "tool", "content": "22"}]
+    with pytest.raises(UnsupportedRole, match="Message 1 "):
+        JinjaFamily(tiny_tokenizer(), silent).render(messages)
+    written = silent.replace("m.role != 'tool'", "true")
+    assert "tool\n22" in JinjaFamily(tiny_tokenizer(), written).render(messages).text
+
+
+def test_arguments_nested_beyond_measure_stay_text() -> None:
+    deep = '{"a":' * 2000 + "1" + "}" * 2000
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": {"name": "f", "arguments": deep}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "22"},
+    ]
+    assert deep[:20] in JinjaFamily(tiny_tokenizer(), AS_GIVEN).render(messages).text

@@ -86,3 +86,23 @@ def test_a_schema_without_definitions_is_left_alone() -> None:
     schema = {"type": "object", "properties": {"$ref": {"type": "string"}}}
     assert written_out(schema) is schema
     assert written_out({**schema, "$defs": {"A": {}}}) == schema
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/C~1D", "#/$defs/A/properties/b", "other.json#/x"])
+def test_definitions_stay_where_a_reference_stays(reference: str) -> None:
+    schema = {"$defs": {"C/D": {}, "A": {"properties": {"b": {}}}}, "properties": {"c": {"$ref": reference}}}
+    assert written_out(schema) == schema
+
+
+def test_lists_of_values_are_data() -> None:
+    values = [{"$ref": "#/$defs/A"}]
+    schema = {"$defs": {"A": {"type": "string"}}, "properties": {"a": {"enum": values}, "b": {"$ref": "#/$defs/A"}}}
+    assert written_out(schema)["properties"] == {"a": {"enum": values}, "b": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    "schema", [{"$defs": [1]}, {"$defs": {f"A{n}": {"$ref": f"#/$defs/A{n + 1}"} for n in range(3000)}}]
+)
+def test_odd_definitions_are_shown_as_they_came(schema: dict[str, Any]) -> None:
+    schema = {**schema, "properties": {"a": {"$ref": "#/$defs/A0"}}}
+    assert written_out(schema) == schema
