@@ -238,8 +238,8 @@ class Engine:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _check_tools(self, tools: Tools | None) -> None:
-        if tools and not self._choice.family.renders_tools:
+    def _check_tools(self, messages: Messages | Prompt, tools: Tools | None) -> None:
+        if tools and not isinstance(messages, Prompt) and not self._choice.family.renders_tools:
             raise UnsupportedInput(
                 f"The model's prompt format ({self._choice.family.name}) has no place for tools: choose a model whose"
                 " chat template shows them, or describe them in a message."
@@ -259,7 +259,7 @@ class Engine:
         deadline = _deadline(timeout)
         _check_kinds(spec, sampling)
         sampling = sampling or Sampling()
-        self._check_tools(tools)
+        self._check_tools(messages, tools)
         prompt = self.render(messages, tools, **options)
         ids = prompt.ids(self.tokenizer)
         if not ids:
