@@ -24,7 +24,7 @@ def described_prompts(choice: Choice, tokenizer: Any, generation_config: Any) ->
     family = choice.family
     sample = _sample(family)
     ends = end_ids(tokenizer, generation_config, sample.stop_ids(tokenizer) if sample else ())
-    stops = (*sample.stop_strings, *sample.next_turn) if sample else ()
+    stops = [repr(stop) for stop in (*sample.stop_strings, *sample.next_turn)] if sample else ["unknown"]
     return {
         "family": family.name,
         "rule": choice.rule,
@@ -32,7 +32,7 @@ def described_prompts(choice: Choice, tokenizer: Any, generation_config: Any) ->
         "template_source": family.source,
         "system_text": _OWN_TURN if family.takes_system else _MERGED,
         "tool_format": family.tool_format or ("unknown" if family.renders_tools else "none"),
-        "stops": [repr(stop) for stop in dict.fromkeys(stops)],
+        "stops": list(dict.fromkeys(stops)),
         "end_ids": sorted(ends),
         "special_tokens": _special_tokens(tokenizer),
     }

@@ -153,11 +153,14 @@ def _with_tools(text: str, tools: Any) -> str:
 
 def _as_code(arguments: str) -> str:
     """A call as ChatGLM3 writes it, a Python call of `tool_call`; arguments that are no JSON object as they are."""
+    as_it_is = f"```python\n{arguments}\n```"
     try:
         read = json.loads(arguments)
+        if not isinstance(read, dict):
+            return as_it_is
         written = ", ".join(f"{name}={_literal(value)}" for name, value in read.items())
-    except (ValueError, AttributeError, RecursionError):
-        return f"```python\n{arguments}\n```"
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply to be written anew
+        return as_it_is
     return f"```python\ntool_call({written})\n```"
 
 

@@ -26,8 +26,7 @@ class DeepSeekV3(NativeFamily):
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
-        system = "\n\n".join(turn.text for turn in chat.turns if turn.role == "system")
-        yield from self.parts(_BEGIN + "{}", system)
+        yield from self.front(chat)
         for turn in chat.turns:
             if turn.role == "user":
                 yield from self.parts(_USER + "{}", turn.text)
@@ -36,6 +35,10 @@ class DeepSeekV3(NativeFamily):
                 yield from self.parts(_ASSISTANT + "{}" + _END, text)
         if chat.add_generation_prompt:
             yield from self.parts(_ASSISTANT)
+
+    def front(self, chat: Chat) -> Iterator[Part]:
+        """What stands before the first turn."""
+        return self.parts(_BEGIN + "{}", "\n\n".join(turn.text for turn in chat.turns if turn.role == "system"))
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,7 @@ class DeepSeekV31(DeepSeekV3):
 
     def write(self, chat: Chat) -> Iterator[Part]:
         """The parts of the prompt."""
-        system = "\n\n".join(turn.text for turn in chat.turns if turn.role == "system")
-        yield from self.parts(_BEGIN + "{}", system)
+        yield from self.front(chat)
         asked = False
         for turn in chat.turns:
             if turn.role == "user":

@@ -7,8 +7,8 @@ from typing import Any
 from chatlocal.engine.errors import UnsupportedInput
 
 
-def check_flags(*values: Any) -> None:
-    """UnsupportedInput for what is neither True nor False: the text "false" would turn an option on."""
-    for value in values:
+def check_flags(**flags: Any) -> None:
+    """UnsupportedInput for a flag that is neither True nor False: the text "false" would turn it on."""
+    for name, value in flags.items():
         if not isinstance(value, bool):
-            raise UnsupportedInput(f"An option of a prompt that is on or off takes True or False, got {value!r:.80}.")
+            raise UnsupportedInput(f"{name} takes True or False, got {value!r:.80}.")

@@ -82,7 +82,13 @@ class JinjaFamily:
         For a template that asks for the time (`strftime_now`) there is `today`, the day that it shall write, as a date
         or "2024-07-26"; a variable of that name, in a template that reads one, comes before it.
         """
-        check_flags(merge_system, strict, continue_final_message, parse_control_tokens, add_generation_prompt)
+        check_flags(
+            merge_system=merge_system,
+            strict=strict,
+            continue_final_message=continue_final_message,
+            parse_control_tokens=parse_control_tokens,
+            add_generation_prompt=add_generation_prompt,
+        )
         declared = shown_tools(tools)
         template = self._tool_use if declared else self._default
         moment = _moment(template, options)
@@ -95,26 +101,34 @@ class JinjaFamily:
         if continue_final_message:
             opened = open_thinking(turns[-1].text)
             turns, mark = open_last(turns, *strings(given))
-        variables = {**given, "messages": [template.message(turn) for turn in turns]}
+        variables = {
+            **given,
+            "messages": [template.message(turn) for turn in turns],
+            "add_generation_prompt": add_generation_prompt and mark is None,
+        }
+
+        def rendered(shown: Neutralizer) -> str:
+            """What the template writes of content made neutral. TemplateError names the message at fault."""
+            neutral = self._neutral(shown, variables)
+            try:
+                return template.render(neutral, moment)
+            except TemplateError as error:
+                reason = shown.restored(str(error)).replace(mark or "", "")
+                raise TemplateError(f"{_at_fault(template, neutral, moment, error, places)}: {reason}") from error
+
         neutralizer = Neutralizer(self._control, variables)
         # Content that nothing is kept out of may say what it likes.
-        shown = Neutralizer((), ()) if parse_control_tokens else neutralizer
-        neutral = shown.neutral(given)
-        neutral["messages"] = [self._neutral_message(shown, message) for message in variables["messages"]]
-        neutral["add_generation_prompt"] = add_generation_prompt and mark is None
-        try:
-            rendered = template.render(neutral, moment)
-        except TemplateError as error:
-            reason = neutralizer.restored(str(error))
-            reason = reason if mark is None else reason.replace(mark, "")
-            raise TemplateError(f"{_at_fault(template, neutral, moment, error, places)}: {reason}") from error
-        parts: tuple[Part, ...] = neutralizer.cut(rendered, self._special)
+        written = rendered(Neutralizer((), ()) if parse_control_tokens else neutralizer)
+        parts: tuple[Part, ...] = neutralizer.cut(written, self._special)
         if not parse_control_tokens and neutralizer.could_be_put_together():
-            parts = self._careful(template, variables, neutral, moment, parts)
+            # A template that takes something out of a content can join what stood around it to a control token.
+            careful = Neutralizer(self._control, variables, careful=True)
+            again = careful.cut(rendered(careful), self._special)
+            parts = parts if _markup_texts(parts) == _markup_texts(again) else again
         if mark is not None:
             parts = up_to_mark(parts, mark)
             opened = next((thought for thought in (opened, opened.rstrip()) if _end_with(parts, thought)), "")
-        elif add_generation_prompt and (found := _OPEN_THINKING.search(rendered)):
+        elif add_generation_prompt and (found := _OPEN_THINKING.search(written)):
             opened = found[0]
         return Prompt(
             parts=parts,
@@ -124,25 +138,10 @@ class JinjaFamily:
             control=self._markup,
         )
 
-    def _careful(
-        self,
-        template: Template,
-        variables: dict[str, Any],
-        neutral: dict[str, Any],
-        moment: datetime,
-        parts: tuple[Part, ...],
-    ) -> tuple[Part, ...]:
-        """The parts, or those of a careful rendering where that has other control tokens: then content made some.
-
-        A template that takes something out of a content can join what stood around it.
-        """
-        careful = Neutralizer(self._control, variables, careful=True)
-        shown = careful.neutral({name: value for name, value in variables.items() if name != "messages"})
-        messages = [self._neutral_message(careful, message) for message in variables["messages"]]
-        asked = neutral["add_generation_prompt"]
-        rendered = template.render({**shown, "messages": messages, "add_generation_prompt": asked}, moment)
-        again = careful.cut(rendered, self._special)
-        return parts if _markup_texts(parts) == _markup_texts(again) else again
+    def _neutral(self, neutralizer: Neutralizer, variables: dict[str, Any]) -> dict[str, Any]:
+        others = neutralizer.neutral({name: value for name, value in variables.items() if name != "messages"})
+        messages = [self._neutral_message(neutralizer, message) for message in variables["messages"]]
+        return {**others, "messages": messages}
 
     def _neutral_message(self, neutralizer: Neutralizer, message: dict[str, Any]) -> dict[str, Any]:
         # In an assistant's turn <think> or <tool_call> is the model's own, and templates look for it there.

@@ -106,7 +106,13 @@ class NativeFamily:
         **options: Any,
     ) -> Prompt:
         """See Family.render."""
-        check_flags(merge_system, strict, continue_final_message, parse_control_tokens, add_generation_prompt)
+        check_flags(
+            merge_system=merge_system,
+            strict=strict,
+            continue_final_message=continue_final_message,
+            parse_control_tokens=parse_control_tokens,
+            add_generation_prompt=add_generation_prompt,
+        )
         if unknown := sorted(options.keys() - self.options.keys()):
             known = ", ".join(sorted(self.options)) or "none"
             raise UnsupportedInput(f"The {self.name} format reads no {', '.join(unknown)}; its options are: {known}.")
@@ -114,11 +120,7 @@ class NativeFamily:
         chat = Chat(turns, shown_tools(tools), add_generation_prompt, {**self.options, **options})
         if continue_final_message:
             opened = open_thinking(turns[-1].text)
-            marked, mark = open_last(turns)
-            if opened and _THINK in (*self.special, *self.markup) and turns[-1].text.lstrip() == opened:
-                parts = (*self._thinking(chat), Text(opened.removeprefix(_THINK)))
-            else:
-                parts = tuple(up_to_mark(self.write(replace(chat, turns=marked, add_generation_prompt=False)), mark))
+            parts = self._continued(chat, opened)
         else:
             opened = self.opened(chat) if add_generation_prompt else ""
             parts = tuple(self.write(chat))
@@ -133,13 +135,20 @@ class NativeFamily:
             begins=self.begins,
         )
 
+    def _continued(self, chat: Chat, opened: str) -> tuple[Part, ...]:
+        """The prompt that ends with the text of the last answer; `opened` is the thinking that is open in it."""
+        marked, mark = open_last(chat.turns)
+        if opened and _THINK in (*self.special, *self.markup) and chat.turns[-1].text.lstrip() == opened:
+            return (*self._thinking(chat), Text(opened.removeprefix(_THINK)))
+        return up_to_mark(self.write(replace(chat, turns=marked, add_generation_prompt=False)), mark)
+
     def _thinking(self, chat: Chat) -> tuple[Part, ...]:
         """The prompt up to the mark that opens the thinking of the last answer, with that mark."""
         switches = dict.fromkeys(_SWITCHES & self.options.keys(), True)
         asking = replace(chat, turns=chat.turns[:-1], add_generation_prompt=True, options={**chat.options, **switches})
         parts = tuple(self.write(asking))
         # Some formats open the thinking themselves, with a line break that the text to go on with has as well.
-        while parts and isinstance(parts[-1], Text) and parts[-1].text.isspace() and parts[-2:-1] == (self._think,):
+        if parts[-2:-1] == (self._think,) and parts[-1].text.isspace():
             parts = parts[:-1]
         return parts if parts[-1:] == (self._think,) else (*parts, self._think)
 

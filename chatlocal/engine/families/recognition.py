@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from chatlocal.engine.families.control import chat_templates
-
 
 @dataclass(frozen=True)
 class Model:
     """What is known of a model. `type` is the configuration's model_type, `name` its folder or hub id in lower case.
 
-    `vocab_size` is that of the configuration, `template` the tokenizer's own chat template, "" where there is none.
+    `vocab_size` is that of the configuration.
     """
 
     type: str
     name: str
     vocab_size: int | None
-    template: str
     tokenizer: Any
 
     @classmethod
@@ -32,7 +29,6 @@ class Model:
             type=str(getattr(config, "model_type", None) or ""),
             name=" ".join(str(name) for name in names if name).lower(),
             vocab_size=getattr(config, "vocab_size", None),
-            template=chat_templates(tokenizer).get("default", ""),
             tokenizer=tokenizer,
         )
 
@@ -51,8 +47,8 @@ class MadeFor:
     """Models that a family is for: of these types, and with something in their name that the pattern finds.
 
     `vocab_sizes`, and a `token` that the tokenizer has, narrow it further. `dedicated`: the family goes before the
-    tokenizer's own chat template, which is wrong or absent for these models; `because` says what is wrong, for a person
-    to read.
+    tokenizer's own chat template, which is wrong or absent for these models; `because` says why, for a person to
+    read.
     """
 
     types: tuple[str, ...]

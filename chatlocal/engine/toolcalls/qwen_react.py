@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from itertools import groupby
 
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.events import CallInvalid, CallStart, Event, Reasoning, Text
@@ -25,7 +26,6 @@ _LABELS = ("thought", "action input", "action", "observation", "final answer")
 _LABEL = re.compile(rf"[ \t]*(\*\*|__)?({'|'.join(_LABELS)})(?(1)(?:\1)?)[ \t]*:(?:\*\*|__)?", re.IGNORECASE)
 _BOLD = "*_"
 _OBSERVATION = re.compile(rf"^{_LABEL.pattern}", re.IGNORECASE | re.MULTILINE)
-_FENCE = re.compile(r"```(?:json)?[ \t]*\r?\n?")
 
 
 class QwenReact(ToolFormat):
@@ -69,18 +69,10 @@ class QwenReact(ToolFormat):
 
 
 def _said(events: Iterable[Event]) -> str:
-    return "\n".join(text for event in _runs(events) if (text := event.text.strip()))
-
-
-def _runs(events: Iterable[Event]) -> list[Text | Reasoning]:
-    runs: list[Text | Reasoning] = []
-    for event in events:
-        if isinstance(event, Text | Reasoning):
-            if runs and type(runs[-1]) is type(event):
-                runs[-1] = type(event)(runs[-1].text + event.text)
-            else:
-                runs.append(event)
-    return runs
+    """Text and thoughts, each stretch of one kind on lines of its own."""
+    written = (event for event in events if isinstance(event, Text | Reasoning))
+    stretches = ("".join(event.text for event in run).strip() for _, run in groupby(written, type))
+    return "\n".join(stretch for stretch in stretches if stretch)
 
 
 class _Reader:
@@ -141,18 +133,17 @@ class _Reader:
                 return found[2].lower(), self._source.take(found.end())
             if self._source.ended or not (found or _may_become_label(rest)):
                 return None, ""
-            if not (yield from self._source.more()):
-                continue
+            yield from self._source.more()
 
     def _to_next_label(self) -> Reading[None]:
         """Leave out what stands behind an observation."""
         while not (yield from self._line(lambda _: None)):
             self._source.keep()
             label, _ = yield from self._label()
-            written = self._source.kept()
             if label is not None and label != "observation":
-                self._source.put_back(written)
+                self._source.rewind()
                 return
+            self._source.kept()
 
     def _action(self, written: str) -> Reading[str | None]:
         """Read a call; None when there is one, else the text that looked like the beginning of one."""

@@ -58,10 +58,6 @@ class Source:
         found = pattern.match(self._text, self._place)
         return self.take(found.end() - self._place) if found else ""
 
-    def put_back(self, text: str) -> None:
-        """Make text that was read last unread again."""
-        self._place -= len(text)
-
     def keep(self) -> None:
         """Keep what is read from here on, for `kept`."""
         self._kept.append(self._place)
