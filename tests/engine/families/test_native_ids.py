@@ -11,7 +11,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from chatlocal.engine import families
+from chatlocal.engine.tokenizers import ChatGLM2Tokenizer, ChatGLM3Tokenizer, ChatGLMTokenizer
 from tests.engine.families.published import NAMES, published_tokenizer
+from tests.engine.tokenizers.vocabularies import published_chatglm2, real_file
 
 _GOLDEN = Path(__file__).parents[2] / "golden" / "prompts.json"
 CASES = [case for case in json.loads(_GOLDEN.read_text("utf-8")) if "expected_token_ids" in case]
@@ -20,6 +22,18 @@ _PUBLISHED = [case | {"tokenizer": "llama3_1"} if case["family"] == "llama3" els
 _PUBLISHED = [case for case in _PUBLISHED if case.get("tokenizer") in NAMES]
 _LLAMA = [case for case in CASES if case["family"] in ("llama2", "vicuna", "belle")]
 _VARIABLE = "CHATLOCAL_LLAMA_VOCAB"
+# The family's tokenizer and the file that it is made of.
+_CHATGLM: dict[str, tuple[Any, str]] = {
+    "chatglm-6b": (ChatGLMTokenizer, "ice_text.model"),
+    "chatglm2": (ChatGLM2Tokenizer, "tokenizer.model"),
+    "chatglm3": (ChatGLM3Tokenizer, "tokenizer.model"),
+    "codegeex2": (ChatGLM2Tokenizer, "tokenizer.model"),
+}
+# Prompts all of whose pieces are published.
+_WITH_PUBLISHED_PIECES = (
+    *("chatglm2/single", "chatglm2/zh_edge", "chatglm2/inject", "chatglm3/zh_empty", "chatglm3/inject"),
+    *("codegeex2/single", "codegeex2/multi", "codegeex2/inject"),
+)
 
 
 def check(case: dict[str, Any], tokenizer: Any) -> None:
@@ -48,3 +62,18 @@ def test_with_llamas_first_vocabulary(case: dict[str, Any]) -> None:
     path = Path(place)
     options = {"gguf_file": path.name} if path.suffix == ".gguf" else {}
     check(case, AutoTokenizer.from_pretrained(path.parent, **options))
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case["id"] in _WITH_PUBLISHED_PIECES], ids=lambda case: case["id"]
+)
+def test_with_chatglms_published_pieces(case: dict[str, Any], tmp_path: Path) -> None:
+    made, name = _CHATGLM[case["family"]]
+    (tmp_path / name).write_bytes(published_chatglm2())
+    check(case, made(tmp_path / name))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["family"] in _CHATGLM], ids=lambda case: case["id"])
+def test_with_chatglms_own_vocabulary(case: dict[str, Any]) -> None:
+    made, name = _CHATGLM[case["family"]]
+    check(case, made(real_file(name)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -209,14 +208,6 @@ def test_parts_of_words_are_no_control_tokens(files: Path) -> None:
 @pytest.mark.parametrize("case", [case for case in GOLDEN["chatglm3_6b"]["cases"] if "tools" not in case["conv"]])
 def test_chatglm3s_published_prompts(tmp_path_factory: pytest.TempPathFactory, case: dict[str, Any]) -> None:
     assert list(get("chatglm3").render(case["messages"]).ids(_published(tmp_path_factory))) == case["ids"]
-
-
-def test_codegeex2s_typed_control_tokens_are_text(tmp_path_factory: pytest.TempPathFactory) -> None:
-    golden = Path(__file__).parents[2] / "golden" / "prompts.json"
-    (case,) = [one for one in json.loads(golden.read_text(encoding="utf-8")) if one["id"] == "codegeex2/inject"]
-    assert (
-        list(get("codegeex2").render(case["messages"]).ids(_published(tmp_path_factory))) == case["expected_token_ids"]
-    )
 
 
 def _published(factory: pytest.TempPathFactory) -> ChatGLM3Tokenizer:
