@@ -36,6 +36,9 @@ _DTYPES = {
     "float64": "float64",
 }
 
+# The process that imported this; in another one it was carried over by a fork.
+_IMPORTED_IN = os.getpid()
+
 
 def choose_device(device: str | torch.device | None = None) -> tuple[torch.device, str]:
     """The device and a note why. UnsupportedInput for an unknown name, ModelLoadError for one that is not there."""
@@ -119,6 +122,10 @@ def set_threads(num_threads: int | None = None) -> str:
         torch.set_num_threads(num_threads)
         return f"threads {num_threads}: asked for"
     now = torch.get_num_threads()
+    if os.getpid() != _IMPORTED_IN:
+        # A fork leaves torch's thread pool broken until somebody sets the count; when the threads that transformers
+        # loads with come to that at once, torch fails ("Invalid thread pool!"). So it is done here, by one.
+        torch.set_num_threads(now)
     if os.environ.get("OMP_NUM_THREADS"):
         return f"threads {now}: OMP_NUM_THREADS is set"
     usable = usable_cores()
