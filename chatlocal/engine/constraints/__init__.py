@@ -9,16 +9,34 @@ from __future__ import annotations
 from chatlocal.engine.constraints import validation
 from chatlocal.engine.constraints.compilation import compile
 from chatlocal.engine.constraints.constraint import Constraint, ConstraintState
-from chatlocal.engine.constraints.spec import Spec, choice, grammar, json_schema, regex
+from chatlocal.engine.constraints.spec import (
+    Opening,
+    Spec,
+    after,
+    choice,
+    either,
+    free_text,
+    grammar,
+    json_schema,
+    marked,
+    regex,
+    thinking,
+)
 
 __all__ = [
     "Constraint",
     "ConstraintState",
+    "Opening",
     "Spec",
+    "after",
     "choice",
     "compile",
+    "either",
+    "free_text",
     "grammar",
     "json_schema",
+    "marked",
     "regex",
+    "thinking",
     "validation",
 ]

@@ -9,10 +9,10 @@ from threading import Lock
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from chatlocal.engine.constraints.backends import candidates
+from chatlocal.engine.constraints.backends import build
 from chatlocal.engine.constraints.constraint import Constraint, check_end_ids
 from chatlocal.engine.constraints.plain_text import plain_encoder
-from chatlocal.engine.constraints.protocol import Grammar, Tokens, TooComplex
+from chatlocal.engine.constraints.protocol import Tokens
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.vocabulary import Vocabulary, read_vocabulary
 
@@ -78,27 +78,18 @@ class _Store:
     def _compile(self, tokenizer: Any, key: _Key) -> Constraint:
         spec, width, ends, backend = key
         tokens = self._usable(tokenizer, ends, width)
-        return Constraint(_grammar(spec, tokens, backend), tokens, width, ends)
+        return Constraint(build(spec, tokens, backend), tokens, width, ends)
 
     def _usable(self, tokenizer: Any, ends: frozenset[int], width: int) -> Tokens:
-        """The tokens without control tokens, end ids and those that the logits do not reach."""
+        """The tokens without control tokens as text, end ids and those that the logits do not reach."""
         banned = (self.vocabulary.control | ends) & frozenset(range(len(self.vocabulary.tokens)))
         banned |= frozenset(range(width, len(self.vocabulary.tokens)))
         with self._lock:
             if banned not in self._tokens:
                 texts = tuple(b"" if id in banned else text for id, text in enumerate(self.vocabulary.tokens))
-                self._tokens[banned] = Tokens(texts, plain_encoder(tokenizer, texts))
+                named = {name: id for name, id in self.vocabulary.names.items() if id not in ends and id < width}
+                self._tokens[banned] = Tokens(texts, plain_encoder(tokenizer, texts), named)
             return self._tokens[banned]
-
-
-def _grammar(spec: Spec, tokens: Tokens, name: str) -> Grammar:
-    *others, last = candidates(spec.kind, name)
-    for backend in others:
-        try:
-            return backend.build(spec, tokens)
-        except TooComplex:
-            continue  # the next one has other limits
-    return last.build(spec, tokens)
 
 
 _stores: WeakKeyDictionary[Any, _Store] = WeakKeyDictionary()

@@ -68,7 +68,7 @@ class ConstraintState:
             taken = self.may_end and not self._ended
         else:
             # the mask may be narrower than what fits: at forced text it holds the tokenizer's own way to write it
-            usable = 0 <= id < min(self._width, len(self._tokens.texts)) and bool(self._tokens.texts[id])
+            usable = 0 <= id < min(self._width, len(self._tokens.texts))
             taken = usable and not self._ended and self._cursor.advance(id)
         if not taken:
             raise UnsupportedInput(f"Token {id} cannot follow {self._tail()!r} under this constraint.")

@@ -6,8 +6,8 @@ logits: `constraint.py` adds those to every backend alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -29,7 +29,9 @@ class TooComplex(UnsupportedSchema):
 
 @dataclass(frozen=True, eq=False)  # no slots: backends keep what they derive from it for as long as it lives
 class Tokens:
-    """The tokens that a grammar may use: `texts[id]`, b"" for an id that it must not use.
+    """The tokens that a grammar may use: `texts[id]`, b"" for an id that it must not use as text.
+
+    `named` are control tokens: a grammar that asks for one by its name may use it.
 
     `encode(text)` is how the tokenizer writes a text in these ids; where the vocabulary cannot spell all of it, the
     ids of the beginning that it can.
@@ -37,6 +39,7 @@ class Tokens:
 
     texts: tuple[bytes, ...]
     encode: Callable[[str], list[int]]
+    named: Mapping[str, int] = field(default_factory=dict)
 
 
 class Cursor(Protocol):
@@ -85,3 +88,8 @@ class GrammarBackend:
     name: str
     kinds: Sequence[str]
     build: Callable[[Spec, Tokens], Grammar]
+
+
+def left_by(grammars: Sequence[Grammar]) -> tuple[str, ...]:
+    """What any of these grammars leaves to validation."""
+    return tuple(dict.fromkeys(one for grammar in grammars for one in grammar.left_to_validation))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from chatlocal.engine.constraints.schema_source import schema_of
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 
-KINDS = ("json_schema", "regex", "choice", "grammar")
+KINDS = ("json_schema", "regex", "choice", "grammar", "marked", "either", "free_text", "thinking")
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
     """One constraint before it is compiled.
 
-    `source` is a JSON Schema, a list of strings (choice), both as JSON text, or the regex or Lark grammar itself.
-    `closed` and `separators` (between items, after keys) matter to JSON Schema only.
+    `source` is a JSON Schema or a list of strings (choice) as JSON text, the regex or Lark grammar itself, or what the
+    function of this kind's name puts together. `closed` and `separators` (between items, after keys) matter to JSON
+    Schema only.
     """
 
     kind: str
@@ -52,13 +53,7 @@ def json_schema(schema_or_type: Any, *, closed: bool = True, separators: tuple[s
     item, key = separators
     if item.strip(" \t\r\n") != "," or key.strip(" \t\r\n") != ":":
         raise UnsupportedInput(f"Separators are a comma and a colon, white space around them, got {separators!r}.")
-    try:
-        source = json.dumps(schema_of(schema_or_type), ensure_ascii=False)
-    except RecursionError:
-        raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
-    except (TypeError, ValueError) as error:
-        raise UnsupportedInput(f"The schema cannot be written as JSON: {error}") from error
-    return Spec("json_schema", source, closed, (item, key))
+    return Spec("json_schema", _json(schema_of(schema_or_type)), closed, (item, key))
 
 
 def regex(pattern: str) -> Spec:
@@ -86,3 +81,72 @@ def grammar(lark: str) -> Spec:
     if not isinstance(lark, str) or not lark.strip():
         raise UnsupportedInput("grammar takes the text of a Lark grammar.")
     return Spec("grammar", lark)
+
+
+def marked(lark: str, marks: Mapping[str, str], schemas: Mapping[str, Any], left: Iterable[str] = ()) -> Spec:
+    """A Lark grammar that uses control tokens and JSON Schemas by the names of rules.
+
+    `marks` are names of rules with the control tokens they stand for; a tokenizer without such a token spells them as
+    text. `schemas` are names of rules with JSON Schemas, as `json_schema` takes them. `left` names what the grammar's
+    writer leaves to validation.
+    """
+    source = {"lark": lark, "marks": dict(marks), "schemas": dict(schemas), "left": list(left)}
+    return Spec("marked", _json(source))
+
+
+def either(*specs: Spec) -> Spec:
+    """A text that follows one of these specs."""
+    return specs[0] if len(specs) == 1 else Spec("either", _json([asdict(spec) for spec in specs]))
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A marker in a free text, and what must follow it.
+
+    `place`: the marker counts "anywhere", behind nothing but white space on its "line", or behind nothing but white
+    space at the "start" of the text.
+    """
+
+    marker: str
+    spec: Spec
+    place: Literal["anywhere", "line", "start"] = "anywhere"
+
+
+def free_text(*openings: Opening, required: bool = False) -> Spec:
+    """Any text, control tokens included, up to the first marker of an opening; constrained from there to its end.
+
+    `required`: the text does not end before a marker. A marker is found as a control token or spelled out.
+    """
+    listed = [{"marker": each.marker, "place": each.place, "spec": asdict(each.spec)} for each in openings]
+    return Spec("free_text", _json({"openings": listed, "required": required}))
+
+
+def after(markers: str | Iterable[str], spec: Spec) -> Spec:
+    """Free text until a marker, the spec from there on: what a model thinks before `</think>`, say."""
+    listed = [markers] if isinstance(markers, str) else list(markers)
+    if not listed or any(not isinstance(marker, str) or not marker for marker in listed):
+        raise UnsupportedInput(f"after takes one or more markers that are not empty, got {listed!r}.")
+    return free_text(*(Opening(marker, spec) for marker in listed), required=True)
+
+
+def thinking(spec: Spec, opening: str, closing: str, *, open: bool) -> Spec:
+    """The spec behind the model's thinking, which is free text between two marks; blank lines may follow it.
+
+    `open`: the thinking has begun already. Otherwise it is the model's choice whether it thinks first, where `opening`
+    is one token of its vocabulary.
+    """
+    return Spec("thinking", _json({"spec": asdict(spec), "opening": opening, "closing": closing, "open": open}))
+
+
+def inner(fields: Mapping[str, Any]) -> Spec:
+    """A spec that stands in the source of another one."""
+    return Spec(**fields)
+
+
+def _json(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
+    except (TypeError, ValueError) as error:
+        raise UnsupportedInput(f"The schema cannot be written as JSON: {error}") from error

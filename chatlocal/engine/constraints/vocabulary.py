@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any
@@ -24,12 +24,14 @@ class Vocabulary:
     """`tokens[id]` is the bytes of an id, b"" for special ids and for ids that no token has.
 
     `special` are the ids marked special. `control` are those and the added tokens that are written like markup
-    (`<think>`, `[INST]`): a constrained text never uses them, it spells the same characters with ordinary tokens.
+    (`<think>`, `[INST]`): a constrained text never uses them, it spells the same characters with ordinary tokens, but
+    where a grammar asks for one by its name, which is in `names`.
     """
 
     tokens: tuple[bytes, ...]
     special: frozenset[int]
     control: frozenset[int]
+    names: Mapping[str, int]
 
 
 def token_bytes(tokenizer: Any) -> tuple[bytes, ...]:
@@ -74,7 +76,8 @@ def _size(tokenizer: Any) -> int:
 def _read(tokenizer: Any) -> Vocabulary:
     if hasattr(tokenizer, "token_bytes"):
         marked = frozenset(tokenizer.all_special_ids)
-        return Vocabulary(tuple(tokenizer.token_bytes()), special=marked, control=marked)
+        names = {str(tokenizer.convert_ids_to_tokens(id)): id for id in marked}
+        return Vocabulary(tuple(tokenizer.token_bytes()), special=marked, control=marked, names=names)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if hasattr(backend, "get_added_tokens_decoder"):
         added = backend.get_added_tokens_decoder()
@@ -105,7 +108,8 @@ def _read(tokenizer: Any) -> Vocabulary:
             tokens[id] = text.encode()
         else:
             tokens[id] = _from_alphabet(text)
-    return Vocabulary(tuple(tokens), frozenset(special), frozenset(control))
+    names = {token.content: id for id, token in added.items() if id in control}
+    return Vocabulary(tuple(tokens), frozenset(special), frozenset(control), names)
 
 
 def _steps(component: Any) -> Iterator[str]:

@@ -6,7 +6,8 @@ import importlib
 import pkgutil
 from functools import cache
 
-from chatlocal.engine.constraints.protocol import GrammarBackend
+from chatlocal.engine.constraints.protocol import Grammar, GrammarBackend, Tokens, TooComplex
+from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.errors import UnsupportedInput
 
 
@@ -29,3 +30,14 @@ def candidates(kind: str, name: str) -> list[GrammarBackend]:
         can = ", ".join(backend.name for backend in able)
         raise UnsupportedInput(f"The {name} backend cannot do {kind!r} constraints: use auto or {can}.")
     return [backends()[name]]
+
+
+def build(spec: Spec, tokens: Tokens, name: str = "auto") -> Grammar:
+    """Compile a spec with the best backend for it, or with the one of this name; errors as in `candidates`."""
+    *others, last = candidates(spec.kind, name)
+    for backend in others:
+        try:
+            return backend.build(spec, tokens)
+        except TooComplex:
+            continue  # the next one has other limits
+    return last.build(spec, tokens)

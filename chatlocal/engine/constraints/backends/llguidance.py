@@ -35,11 +35,16 @@ LEXER_FUEL = 10_000_000
 
 
 class LLGuidanceGrammar:
-    """A grammar over one vocabulary. Each cursor has a matcher of its own: one must not be used by two threads."""
+    """A grammar over one vocabulary. Each cursor has a matcher of its own: one must not be used by two threads.
 
-    def __init__(self, source: str, tokens: Tokens, left_to_validation: tuple[str, ...]) -> None:
+    `spelled` is the same grammar with every token as text, where `source` names ids.
+    """
+
+    def __init__(
+        self, source: str, tokens: Tokens, left_to_validation: tuple[str, ...], spelled: str | None = None
+    ) -> None:
         self.left_to_validation = left_to_validation
-        self._source = source
+        self._spelled = source if spelled is None else spelled
         self._matcher = _matcher(source, _tokenizer(tokens))
         self._bytes: LLMatcher | None = None
         self._lock = Lock()
@@ -50,7 +55,7 @@ class LLGuidanceGrammar:
     def accepts(self, text: str) -> bool:
         with self._lock:
             if self._bytes is None:
-                self._bytes = _matcher(self._source, LLTokenizer("byte"))
+                self._bytes = _matcher(self._spelled, LLTokenizer("byte"))
             matcher = self._bytes.deep_copy()
         wanted = list(text.encode())
         taken = matcher.try_consume_tokens(wanted)
@@ -107,7 +112,9 @@ class _Wrapper(TokenizerWrapper):
         self.bos_token_id = None
         self.eos_token_id = len(tokens.texts)
         self.tokens = [*tokens.texts, b"\xff<end>"]
-        self.special_token_ids = [self.eos_token_id]
+        for name, id in tokens.named.items():
+            self.tokens[id] = b"\xff" + name.encode()
+        self.special_token_ids = [self.eos_token_id, *tokens.named.values()]
         self._tokens = tokens
 
     def __call__(self, text: str) -> list[int]:
@@ -149,6 +156,8 @@ def _error(message: str) -> UnsupportedSchema:
 
 
 def _build(spec: Spec, tokens: Tokens) -> Grammar:
+    if spec.kind == "marked":
+        return _marked(spec, tokens)
     if spec.kind == "grammar":
         return LLGuidanceGrammar(LLMatcher.grammar_from_lark(spec.source), tokens, ())
     if spec.kind == "regex":
@@ -161,6 +170,27 @@ def _build(spec: Spec, tokens: Tokens) -> Grammar:
     return NumberRange(grammar, tokens)
 
 
+def _marked(spec: Spec, tokens: Tokens) -> Grammar:
+    """A Lark grammar with rules added for its marks and for its JSON Schemas."""
+    source = json.loads(spec.source)
+    item, key = spec.separators
+    form = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
+    rules = [source["lark"]]
+    left: list[str] = [*source["left"]]
+    for rule, schema in source["schemas"].items():
+        normal = normalise(schema, closed=spec.closed)
+        check_spelling(normal.schema, tokens)
+        left += normal.left_to_validation
+        rules.append(f"{rule}: %json {json.dumps({**normal.schema, 'x-guidance': form})}")
+    spelled = [f"{rule}: {json.dumps(mark, ensure_ascii=False)}" for rule, mark in source["marks"].items()]
+    by_id = [
+        f"{rule}: <[{tokens.named[mark]}]>" if mark in tokens.named else text
+        for (rule, mark), text in zip(source["marks"].items(), spelled, strict=True)
+    ]
+    made, plain = (LLMatcher.grammar_from_lark("\n".join([*rules, *marks])) for marks in (by_id, spelled))
+    return NumberRange(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens)
+
+
 def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:
     item, key = separators
     options: JsonCompileOptions = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
@@ -170,4 +200,4 @@ def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:
         raise TooComplex(str(error)) from error
 
 
-BACKEND = GrammarBackend("llguidance", ("json_schema", "grammar", "regex"), _build)
+BACKEND = GrammarBackend("llguidance", ("json_schema", "grammar", "marked", "regex"), _build)

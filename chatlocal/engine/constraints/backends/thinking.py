@@ -1,0 +1,154 @@
+"""A spec behind the model's thinking, which nothing constrains."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chatlocal.engine.constraints.backends import build
+from chatlocal.engine.constraints.backends.free_text import FreeTextGrammar
+from chatlocal.engine.constraints.marker_search import Marker
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens
+from chatlocal.engine.constraints.spec import Spec, inner
+
+
+class GapGrammar:
+    """A grammar that line breaks may stand before, as models write them behind their thinking."""
+
+    def __init__(self, grammar: Grammar, tokens: Tokens) -> None:
+        self.left_to_validation = grammar.left_to_validation
+        self.grammar = grammar
+        self.breaks = [id for id, text in enumerate(tokens.texts) if text in (b"\n", b"\n\n")]
+
+    def accepts(self, text: str) -> bool:
+        return self.grammar.accepts(text) or self.grammar.accepts(text.lstrip("\n"))
+
+    def start(self) -> GapCursor:
+        return GapCursor(self)
+
+
+class GapCursor:
+    """`_breaks` is how many tokens of line breaks stand before the text; at most two, so that there is an end."""
+
+    def __init__(self, grammar: GapGrammar) -> None:
+        self._grammar = grammar
+        self._cursor = grammar.grammar.start()
+        self._breaks = 0
+        self._taken = 0
+
+    def fill(self, allowed: NDArray[np.bool_]) -> None:
+        self._cursor.fill(allowed)
+        if self._open:
+            allowed[self._grammar.breaks] = True
+
+    def advance(self, id: int) -> bool:
+        if self._cursor.advance(id):
+            self._taken += 1
+        elif self._open and id in self._grammar.breaks:
+            self._breaks += 1
+        else:
+            return False
+        return True
+
+    def rollback(self, count: int) -> None:
+        inside = min(count, self._taken)
+        self._cursor.rollback(inside)
+        self._taken -= inside
+        self._breaks -= count - inside
+
+    def forced_bytes(self) -> bytes:
+        return b"" if self._open else self._cursor.forced_bytes()
+
+    @property
+    def complete(self) -> bool:
+        return self._cursor.complete
+
+    @property
+    def exhausted(self) -> bool:
+        return self._cursor.exhausted
+
+    @property
+    def _open(self) -> bool:
+        return not self._taken and self._breaks < 2
+
+
+class ThinkingGrammar:
+    """`answer` at once or behind a thought; `opening` is the id that begins a thought, None when it has begun."""
+
+    def __init__(self, answer: Grammar, thought: Grammar, opening: int | None) -> None:
+        self.left_to_validation = answer.left_to_validation
+        self.answer = answer
+        self.thought = thought
+        self.opening = opening
+
+    def accepts(self, text: str) -> bool:
+        return self.answer.accepts(text)
+
+    def start(self) -> ThinkingCursor:
+        return ThinkingCursor(self)
+
+
+class ThinkingCursor:
+    """The answer until a thought begins, and the thought with the answer behind it from there on."""
+
+    def __init__(self, grammar: ThinkingGrammar) -> None:
+        self._grammar = grammar
+        self._answer = grammar.answer.start()
+        self._thought: Cursor | None = None
+        self._taken = 0
+
+    def fill(self, allowed: NDArray[np.bool_]) -> None:
+        self._cursor.fill(allowed)
+        if not self._taken:
+            allowed[self._grammar.opening] = True
+
+    def advance(self, id: int) -> bool:
+        if not self._taken and id == self._grammar.opening:
+            self._thought = self._grammar.thought.start()
+            self._taken = 1
+            return True
+        taken = self._cursor.advance(id)
+        self._taken += taken
+        return taken
+
+    def rollback(self, count: int) -> None:
+        self._taken -= count
+        if self._thought is None:
+            self._answer.rollback(count)
+        elif self._taken:
+            self._thought.rollback(count)
+        else:
+            self._thought = None
+
+    def forced_bytes(self) -> bytes:
+        return self._cursor.forced_bytes() if self._taken else b""
+
+    @property
+    def complete(self) -> bool:
+        return self._cursor.complete
+
+    @property
+    def exhausted(self) -> bool:
+        return self._cursor.exhausted
+
+    @property
+    def _cursor(self) -> Cursor:
+        return self._answer if self._thought is None else self._thought
+
+
+def _build(spec: Spec, tokens: Tokens) -> Grammar:
+    source = json.loads(spec.source)
+    answer = build(inner(source["spec"]), tokens)
+    closing = Marker(source["closing"].encode(), "anywhere")
+    thought = FreeTextGrammar((closing,), [GapGrammar(answer, tokens)], tokens, required=True)
+    if source["open"]:
+        return thought
+    opening = tokens.named.get(source["opening"])
+    if opening is None and source["opening"].encode() in tokens.texts:
+        opening = tokens.texts.index(source["opening"].encode())
+    return answer if opening is None else ThinkingGrammar(answer, thought, opening)
+
+
+BACKEND = GrammarBackend("thinking", ("thinking",), _build)
