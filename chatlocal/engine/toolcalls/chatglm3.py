@@ -5,13 +5,15 @@ The form is that of the model's repository, whose demonstration evaluates the ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
 from chatlocal.engine.toolcalls.bare_name import read_name
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.format import ToolFormat
+from chatlocal.engine.toolcalls.named_arguments import keyword_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.python_text import read_keywords
 from chatlocal.engine.toolcalls.source import Reading, Source
@@ -43,6 +45,13 @@ class ChatGLM3(ToolFormat):
             f"{check_name(call, ('<', '`'), self.name)}\n{_OPEN}\n{_FUNCTION}{as_keywords(arguments(call))})\n{_CLOSE}"
             for call in calls
         )
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """One call, at the start of the answer."""
+        opening, closing = f"\n{_OPEN}\n{_FUNCTION}", literal(f")\n{_CLOSE}")
+        return [
+            Way(f"{tool.name}{opening}", f"{keyword_arguments(grammar, tool)} {closing}", "start") for tool in tools
+        ]
 
     def _call(self, source: Source, out: Output) -> Reading[bool]:
         """Read a call; False, and nothing is read, when the text does not go on with one."""

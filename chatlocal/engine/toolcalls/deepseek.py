@@ -5,10 +5,11 @@ The forms are those of the published chat templates.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.json_arguments import read_arguments
 from chatlocal.engine.toolcalls.output import Output
@@ -24,6 +25,7 @@ class _DeepSeek(ToolFormat):
     """Text and calls in any order. Both wire forms are read: what stands before the separator tells them apart."""
 
     ends = ("<｜end▁of▁sentence｜>",)
+    marks = (_ALL_BEGIN, _BEGIN, _NAME, _END, _ALL_END)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
@@ -32,6 +34,11 @@ class _DeepSeek(ToolFormat):
             yield from source.skip_space()
             if mark == _BEGIN:
                 yield from self._call(source, out, (*marks, *self.ends))
+
+    def _calls(self, grammar: CallGrammar, calls: Iterable[str], separator: str) -> Sequence[Way]:
+        """Calls between the marks of all of them."""
+        call = f"{grammar.mark(_BEGIN)} {grammar.rule(*calls)} {grammar.mark(_END)}"
+        return [Way(_ALL_BEGIN, f"{grammar.repeated(f'({call})', literal(separator))} {grammar.mark(_ALL_END)}")]
 
     def _call(self, source: Source, out: Output, ends: tuple[str, ...]) -> Reading[None]:
         """Read `function<sep>name` with the arguments in a code block, or `name<sep>` with them bare."""
@@ -73,6 +80,13 @@ class DeepSeekV3(_DeepSeek):
         )
         return f"{_ALL_BEGIN}{joined}{_ALL_END}" if joined else ""
 
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """Calls on lines of their own."""
+        kind = f"{literal(_KIND)} {grammar.mark(_NAME)}"
+        opening, closing = f"\n{_FENCE_OPEN}\n", literal("\n", _FENCE)
+        calls = (f"{kind} {literal(tool.name, opening)} {grammar.json(tool.parameters)} {closing}" for tool in tools)
+        return self._calls(grammar, calls, "\n")
+
 
 class DeepSeekV31(_DeepSeek):
     """`name<sep>` and the arguments bare."""
@@ -83,6 +97,13 @@ class DeepSeekV31(_DeepSeek):
         """The calls as the model would write them."""
         joined = "".join(f"{_BEGIN}{_checked(call, self.name)}{_NAME}{arguments_object(call)}{_END}" for call in calls)
         return f"{_ALL_BEGIN}{joined}{_ALL_END}" if joined else ""
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """Calls one behind the other."""
+        name = grammar.mark(_NAME)
+        return self._calls(
+            grammar, (f"{literal(tool.name)} {name} {grammar.json(tool.parameters)}" for tool in tools), ""
+        )
 
 
 def _checked(call: ToolCall, format: str) -> str:

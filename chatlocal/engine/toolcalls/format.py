@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from chatlocal.engine.events import Event, Finish, Usage, collect
 from chatlocal.engine.messages import InvalidCall, Tool, ToolCall
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.thinking import Marks, read_thinking
@@ -26,11 +27,15 @@ class ToolFormat:
     """The base of a format: a subclass has a name and gives `read` and `dump`.
 
     `ends` are marks of the format's models that end an answer: where a text still has them they are left out.
-    `thinking` are the pairs of marks that may stand around the thinking before an answer.
+    `marks` are the control tokens that the format's readers look for. `stops` are texts that end an answer and that the
+    readers look out for themselves. `thinking` are the pairs of marks that may stand around the thinking before an
+    answer.
     """
 
     name: str
     ends: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
     thinking: tuple[Marks, ...] = (("<think>", "</think>"),)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
@@ -39,6 +44,10 @@ class ToolFormat:
 
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
+        raise NotImplementedError
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """How calls to these tools may begin and must go on, in rules of the grammar."""
         raise NotImplementedError
 
     def parser(self, tools: Tools | None = None, opened: str = "", salt: str = "") -> CallParser:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
 from chatlocal.engine.toolcalls.bare_name import read_name
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.json_arguments import read_arguments
 from chatlocal.engine.toolcalls.output import Output
@@ -38,6 +39,10 @@ class GLM4(ToolFormat):
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
         return _TURN.join(f"{check_name(call, ('<', '{'), self.name)}\n{arguments_object(call)}" for call in calls)
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """One call, at the start of the answer."""
+        return [Way(f"{tool.name}\n", grammar.json(tool.parameters), "start") for tool in tools]
 
     def _is_call(self, source: Source, out: Output) -> Reading[bool]:
         """Whether a name and the beginning of a JSON object go on; nothing is read. The name need not be declared."""

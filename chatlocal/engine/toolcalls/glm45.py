@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.format import ToolFormat
+from chatlocal.engine.toolcalls.named_arguments import arguments_of, tagged_value
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.tagged_text import TaggedText
@@ -24,6 +26,7 @@ class GLM45(ToolFormat):
 
     name = "glm4.5"
     ends = ("<|endoftext|>", "<|user|>", "<|observation|>")
+    marks = (_OPEN, _CLOSE, _KEY_OPEN, _KEY_END, _VALUE_OPEN, _VALUE_END)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
@@ -38,6 +41,20 @@ class GLM45(ToolFormat):
         yield f"{check_name(call, ('<',), self.name)}\n"
         for key, value in arguments(call).items():
             yield f"{_KEY_OPEN}{_KEY.written(key)}{_KEY_END}\n{_VALUE_OPEN}{_VALUE.written(value)}{_VALUE_END}\n"
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """A call in tags, and more of them on lines of their own."""
+        call = grammar.rule(*(self._written(grammar, tool) for tool in tools))
+        return [Way(_OPEN, grammar.repeated(f"({call} {grammar.mark(_CLOSE)})", f'"\\n" {grammar.mark(_OPEN)}'))]
+
+    def _written(self, grammar: CallGrammar, tool: Tool) -> str:
+        pairs = []
+        for argument in arguments_of(tool):
+            key = (grammar.mark(_KEY_OPEN), literal(_KEY.written(argument.name)), grammar.mark(_KEY_END))
+            value = tagged_value(grammar, tool, argument.schema, _VALUE, _VALUE_END)
+            pair = " ".join((*key, literal("\n"), grammar.mark(_VALUE_OPEN), value, literal("\n")))
+            pairs.append(f"({pair})" if argument.required else f"({pair})?")
+        return " ".join((literal(f"{tool.name}\n"), *pairs))
 
     def _call(self, source: Source, out: Output) -> Reading[None]:
         yield from source.skip_space()

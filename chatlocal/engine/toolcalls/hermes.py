@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, call_object
 from chatlocal.engine.toolcalls.call_object import read_calls
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.output import Output
@@ -19,7 +20,8 @@ class Hermes(ToolFormat):
     """Text and calls in any order; the last closing tag may be missing."""
 
     name = "hermes"
-    ends = ("<|im_end|>", "<|endoftext|>")
+    ends: tuple[str, ...] = ("<|im_end|>", "<|endoftext|>")
+    marks = (_OPEN, _CLOSE)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
@@ -37,6 +39,11 @@ class Hermes(ToolFormat):
             f'{_OPEN}\n{{"name": {as_json(call.name)}, "arguments": {arguments_object(call)}}}\n{_CLOSE}'
             for call in calls
         )
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """A call in tags, and more of them on lines of their own."""
+        call = f'"\\n" {call_object(grammar, tools, "arguments")} "\\n" {grammar.mark(_CLOSE)}'
+        return [Way(_OPEN, grammar.repeated(f"({call})", f'"\\n" {grammar.mark(_OPEN)}'))]
 
 
 FORMATS = (Hermes(),)

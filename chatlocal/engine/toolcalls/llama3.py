@@ -5,14 +5,15 @@ The forms are those of Meta's prompt formats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
 from chatlocal.engine.toolcalls.bare_name import read_name
 from chatlocal.engine.toolcalls.bare_object import begins_call_object
 from chatlocal.engine.toolcalls.borders import Borders
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.call_list import begins_call_list, read_call_list
 from chatlocal.engine.toolcalls.call_object import read_call
 from chatlocal.engine.toolcalls.format import ToolFormat
@@ -25,6 +26,7 @@ from chatlocal.engine.toolcalls.writing import arguments_object, as_json, check_
 _TAG = "<|python_tag|>"
 _OPEN, _CLOSE = "<function=", "</function>"
 _INTERPRETER = "code_interpreter"  # what Meta's code names the tool that runs code
+_OBJECT = '{"name": "'
 _METHOD = ".call"  # a call of a built-in tool: brave_search.call(query="...")
 
 
@@ -33,6 +35,7 @@ class Llama3(ToolFormat):
 
     name = "llama3"
     ends = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>")
+    marks = (_TAG,)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
@@ -52,6 +55,15 @@ class Llama3(ToolFormat):
             f'{{"name": {as_json(check_name(call, _NOT_IN_NAMES, self.name))}, "parameters": {arguments_object(call)}}}'
             for call in calls
         )
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """One object, which is what the chat template takes; behind the tag or as a <function=> tag where the model
+        begins so."""
+        arguments = [(tool.name, grammar.json(tool.parameters)) for tool in tools]
+        key, closing = '", "parameters": ', literal("}")
+        call = grammar.rule(*(f"{literal(as_json(name)[1:-1], key)} {schema} {closing}" for name, schema in arguments))
+        tagged = (Way(f"{_OPEN}{name}>", f"{schema} {literal(_CLOSE)}", offered=False) for name, schema in arguments)
+        return [Way(_OBJECT, call, "start"), Way(_TAG + _OBJECT, call, offered=False), *tagged]
 
     def _calls(self, source: Source, out: Output, marked: bool) -> Reading[bool]:
         """Read the calls that the text goes on with; False when there are none."""

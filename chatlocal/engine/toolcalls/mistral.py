@@ -5,10 +5,11 @@ The forms are those of mistral-common.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, call_object, literal
 from chatlocal.engine.toolcalls.call_object import read_calls
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.json_arguments import read_arguments
@@ -24,6 +25,7 @@ class Mistral(ToolFormat):
 
     name = "mistral"
     ends = ("</s>",)
+    marks = (_CALLS, _ARGUMENTS, _ID)
     thinking = (("[THINK]", "[/THINK]"), ("<think>", "</think>"))
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
@@ -39,6 +41,17 @@ class Mistral(ToolFormat):
         """The calls as the model would write them, as a list; an id that is not empty with them."""
         written = ", ".join(_written(call) for call in calls)
         return f"{_CALLS}[{written}]" if written else ""
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """A name and its arguments where the vocabulary has a token between the two, a list where it has none."""
+        if _ARGUMENTS in grammar.marks:
+            call = grammar.rule(
+                *(f"{literal(tool.name)} {grammar.mark(_ARGUMENTS)} {grammar.json(tool.parameters)}" for tool in tools)
+            )
+            return [Way(_CALLS, grammar.repeated(call, grammar.mark(_CALLS)))]
+        # Sentencepiece puts a space behind the mark.
+        calls = grammar.repeated(call_object(grammar, tools, "arguments"), literal(", "))
+        return [Way(_CALLS, f'" "? "[" {calls} "]"')]
 
     def _named(self, source: Source, out: Output) -> Reading[None]:
         """Read a name, an id if there is one, and arguments."""

@@ -5,13 +5,15 @@ The forms are those of Meta's prompt formats and Liquid AI's chat template.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_grammar import MOST_CALLS, CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.call_list import begins_call_list, read_call_list, written_list
 from chatlocal.engine.toolcalls.call_object import read_calls
 from chatlocal.engine.toolcalls.format import ToolFormat
+from chatlocal.engine.toolcalls.named_arguments import keyword_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 
@@ -23,6 +25,7 @@ class Pythonic(ToolFormat):
     """The answer is a list, or has lists between marks; those may hold JSON objects too."""
 
     name = "pythonic"
+    marks = (*_OPENINGS, *_CLOSINGS)
     ends = ("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|im_end|>")
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
@@ -52,6 +55,22 @@ class Pythonic(ToolFormat):
         """The calls as the model would write them."""
         calls = tuple(calls)
         return written_list(calls, self.name) if calls else ""
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """A list, which is the answer, or stands between marks where the model begins so."""
+        return tuple(self._ways(grammar, tools))
+
+    def _ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Iterator[Way]:
+        arguments = {tool.name: keyword_arguments(grammar, tool) for tool in tools}
+        calls = (f'{literal(name, "(")} {given} ")"' for name, given in arguments.items())
+        others = f"({literal(', ')} {grammar.rule(*calls)}){{0,{MOST_CALLS - 1}}}" if grammar.parallel else ""
+        for name, given in arguments.items():
+            rest = f'{given} ")" {others} "]"'
+            yield Way(f"[{name}(", rest, "start")
+            for opening, closing in zip(_OPENINGS, (None, *_CLOSINGS), strict=True):
+                if opening in grammar.marks:
+                    end = grammar.mark(closing) if closing else ""
+                    yield Way(f"{opening}[{name}(", f"{rest} {end}", offered=False)
 
 
 FORMATS = (Pythonic(),)

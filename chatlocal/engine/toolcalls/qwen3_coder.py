@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.format import ToolFormat
+from chatlocal.engine.toolcalls.named_arguments import arguments_of, tagged_value
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.tagged_text import TaggedText
@@ -28,6 +30,7 @@ class Qwen3Coder(ToolFormat):
 
     name = "qwen3_coder"
     ends = ("<|im_end|>", "<|endoftext|>")
+    marks = (_OPEN, _CLOSE)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
@@ -48,6 +51,21 @@ class Qwen3Coder(ToolFormat):
         for key, value in arguments(call).items():
             yield f"{_PARAMETER}{_KEY.written(key)}>\n{_VALUE.written(value)}\n{_PARAMETER_END}\n"
         yield f"{_FUNCTION_END}\n"
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """A call in tags, and more of them on lines of their own."""
+        call = grammar.rule(*(self._call(grammar, tool) for tool in tools))
+        return [Way(_OPEN, grammar.repeated(f"({call} {grammar.mark(_CLOSE)})", f'"\\n" {grammar.mark(_OPEN)}'))]
+
+    def _call(self, grammar: CallGrammar, tool: Tool) -> str:
+        end = ">\n"
+        parameters = []
+        for argument in arguments_of(tool):
+            value = tagged_value(grammar, tool, argument.schema, _VALUE, f"\n{_PARAMETER_END}\n")
+            parameter = f"{literal(_PARAMETER, _KEY.written(argument.name), end)} {value}"
+            parameters.append(f"({parameter})" if argument.required else f"({parameter})?")
+        opening, closing = literal("\n", _FUNCTION, tool.name, end), literal(f"{_FUNCTION_END}\n")
+        return " ".join((opening, *parameters, closing))
 
     def _function(self, source: Source, out: Output) -> Reading[bool]:
         """Read a function and the white space behind it; False when it cannot be read."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.events import CallInvalid, CallStart, Event, Reasoning, Text
-from chatlocal.engine.messages import ToolCall
+from chatlocal.engine.messages import Tool, ToolCall
+from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way, literal
 from chatlocal.engine.toolcalls.format import Parsed, ToolFormat, Tools, folded
 from chatlocal.engine.toolcalls.json_text import read_value
 from chatlocal.engine.toolcalls.output import Output
@@ -25,6 +26,8 @@ _LABELS = ("thought", "action input", "action", "observation", "final answer")
 # In any case, bold or not (the closing stars on either side of the colon), with or without a space.
 _LABEL = re.compile(rf"[ \t]*(\*\*|__)?({'|'.join(_LABELS)})(?(1)(?:\1)?)[ \t]*:(?:\*\*|__)?", re.IGNORECASE)
 _BOLD = "*_"
+_BOLD_ACTIONS = ("**Action:**", "**Action**:")
+_LONGEST_THOUGHT = 400  # characters, where a call is demanded
 _OBSERVATION = re.compile(rf"^{_LABEL.pattern}", re.IGNORECASE | re.MULTILINE)
 
 
@@ -36,6 +39,7 @@ class QwenReact(ToolFormat):
 
     name = "qwen_react"
     ends = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
+    stops = ("\nObservation:",)
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
@@ -66,6 +70,15 @@ class QwenReact(ToolFormat):
                 f"A ReAct answer makes one call, and here are {1 + len(others)}: write one at a time."
             )
         return f"Thought: \nAction: {call.name}\nAction Input: {arguments_object(call)}"
+
+    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
+        """One call from the label of its action on; a demanded one has a thought before it."""
+        label = "\nAction Input: "
+        call = grammar.rule(*(f"{literal(' ', tool.name, label)} {grammar.json(tool.parameters)}" for tool in tools))
+        opening = "" if grammar.opened.strip() else literal("Thought:")
+        thought = grammar.terminal(f"/ [^\\n]{{1,{_LONGEST_THOUGHT}}}/")
+        demanded = Way("Action:", call, "line", before=f'{opening} {thought} "\\n"')
+        return [demanded, *(Way(label, call, "line", offered=False) for label in _BOLD_ACTIONS)]
 
 
 def _said(events: Iterable[Event]) -> str:

@@ -94,11 +94,11 @@ def _kinds(schema: Any, root: dict[str, Any], depth: int) -> frozenset[str]:
         for part in parts:
             kinds &= _kinds(part, root, depth + 1)
     if isinstance(reference := schema.get("$ref"), str):
-        kinds &= _kinds(_referred(root, reference), root, depth + 1)
+        kinds &= _kinds(referred(root, reference), root, depth + 1)
     return kinds | {"null"} if schema.get("nullable") is True else kinds
 
 
-def _referred(root: Any, reference: str) -> Any:
+def referred(root: Any, reference: str) -> Any:
     """What a reference inside of the same document refers to, None when it is not found."""
     place = root
     for part in reference.removeprefix("#").split("/")[1:]:
