@@ -30,7 +30,11 @@ ANYTHING: Any = {"type": "object"}
         (lambda: ENGINE.generate(HI, spec="object"), UnsupportedInput, "spec takes"),
         (lambda: ENGINE.generate(HI, sampling={"temperature": 0}), UnsupportedInput, "sampling takes"),
         (lambda: ENGINE.render(HI, tools=[5]), UnsupportedInput, "got: 5"),
-        (lambda: ENGINE.generate(HI, tools=[{"name": "f"}]), UnsupportedInput, "no place for tools"),
+        (
+            lambda: ENGINE.generate(HI, tools=[{"name": "f"}], tool_choice="g"),
+            UnsupportedInput,
+            "asks for .g. and the tools are f",
+        ),
         (lambda: ENGINE.render(HI, tools=5), UnsupportedInput, "Tools come as a list"),
         (lambda: ENGINE.render([{**HI[0], "name": 5}]), UnsupportedInput, "name of a message"),
         (lambda: ENGINE.render([{"role": "assistant", "tool_calls": 5}]), UnsupportedInput, "list of calls"),

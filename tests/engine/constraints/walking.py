@@ -8,15 +8,24 @@ from typing import Any
 import torch
 
 from chatlocal.engine.constraints import Constraint
-from chatlocal.engine.constraints.vocabulary import token_bytes
+from chatlocal.engine.constraints.vocabulary import read_vocabulary
 
-_CLOSING = {b'"', b"}", b"]", b'"}', b'"]', b",", b'":', b")", b"@", b".", b"!"}
+_CLOSING = {b'"', b"}", b"]", b'"}', b'"]', b",", b'":', b")", b"@", b".", b"!", b"\n", b"<", b"/", b">"}
+
+
+def spelled(tokenizer: Any) -> list[bytes]:
+    """The bytes of each id, a control token's by its name."""
+    vocabulary = read_vocabulary(tokenizer)
+    texts = list(vocabulary.tokens)
+    for name, id in vocabulary.names.items():
+        texts[id] = name.encode()
+    return texts
 
 
 def walk(constraint: Constraint, tokenizer: Any, seed: int, steps: int = 40, limit: int = 3000) -> str:
     """The text of one walk. After `steps` tokens it turns to the tokens that close what is open, to come to an end."""
     rng = random.Random(seed)
-    tokens = token_bytes(tokenizer)
+    tokens = spelled(tokenizer)
     ends = sorted(constraint.end_ids)
     closing_ids = torch.tensor([id for id, text in enumerate(tokens) if text in _CLOSING])
     state = constraint.start()
