@@ -25,16 +25,36 @@ from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages
 from chatlocal.engine.prompt_description import described_prompts
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
 from chatlocal.engine.runtime.backend import Backend, Request
+from chatlocal.engine.tool_use import ToolUse
+from chatlocal.engine.toolcalls.decision import DEFAULT_THRESHOLD, wanted_tools
+from chatlocal.engine.toolcalls.tool_choice import read_tool_choice
 
 Messages = Iterable[ChatMessage | Mapping[str, Any]]
 Tools = Sequence[Tool | Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class _Wish:
+    """What one call asks for; `deadline` is on the clock of time.monotonic."""
+
+    messages: Messages | Prompt
+    tools: Tools | None
+    tool_choice: Any
+    parallel: bool | None
+    spec: Spec | None
+    sampling: Sampling | None
+    options: Mapping[str, Any]
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Prepared:
+    """`undecided` is the wish where it is to be decided yet whether the answer is a call."""
+
     request: Request
     reader: AnswerReader
     deadline: float | None
+    undecided: _Wish | None = None
 
 
 class Engine:
@@ -43,6 +63,9 @@ class Engine:
     `Engine(model, tokenizer)` takes transformers objects that are already loaded (the model is used as it is and must
     not be used elsewhere at the same time); `Engine.load(...)` finds them by name. `backend` replaces the torch
     runtime; then `model` may be None. `template` is a prompt family's name, a Jinja template or a path to one.
+    `tool_format` is a name of chatlocal.engine.toolcalls, where the model writes calls in another way than its prompt
+    format says. `call_threshold` is for models that never begin a call by themselves: the score from which on one is
+    demanded (chatlocal.engine.toolcalls.decision); higher means fewer calls.
     Closing frees the model's cache and ends the thread; it is also a context manager.
     """
 
@@ -56,6 +79,8 @@ class Engine:
         name: str | None = None,
         notes: tuple[str, ...] = (),
         max_batch: int = 16,
+        tool_format: str | None = None,
+        call_threshold: float | None = None,
     ) -> None:
         if backend is None:
             _check_loaded(model, tokenizer)
@@ -67,6 +92,8 @@ class Engine:
         self._generation_config = getattr(model, "generation_config", None)
         self.context_length = context_length(self._config, tokenizer)
         self._choice = families.resolve(tokenizer, self._config, template)
+        self._tool_use = ToolUse(self._choice.family, tokenizer, tool_format)
+        self._call_threshold = DEFAULT_THRESHOLD if call_threshold is None else call_threshold
         if backend is None:
             # Imported here so that an engine over another backend does without the torch runtime.
             from chatlocal.engine.runtime.torch_backend import TorchBackend
@@ -82,6 +109,8 @@ class Engine:
         *,
         template: str | os.PathLike[str] | None = None,
         max_batch: int = 16,
+        tool_format: str | None = None,
+        call_threshold: float | None = None,
         **options: Any,
     ) -> Engine:
         """Load a folder, a hub id, a GGUF file or (no name) the embedded default; `options` as in loading.load.
@@ -97,6 +126,8 @@ class Engine:
             name=loaded.name,
             notes=loaded.notes,
             max_batch=max_batch,
+            tool_format=tool_format,
+            call_threshold=call_threshold,
         )
 
     def stream(
@@ -104,6 +135,8 @@ class Engine:
         messages: Messages | Prompt,
         *,
         tools: Tools | None = None,
+        tool_choice: Any = None,
+        parallel_tool_calls: bool | None = None,
         spec: Spec | None = None,
         sampling: Sampling | None = None,
         timeout: float | None = None,
@@ -112,13 +145,18 @@ class Engine:
         """The answer as it comes; the last event is Finish. Closing the iterator frees the slot within one step.
 
         In place of messages a Prompt may be given, which is not rendered (chatlocal.engine.written_prompt makes one).
-        `spec` constrains the answer, `timeout` is in seconds from this call, `options` go to the prompt family.
+        `tool_choice` says whether the model may or must call the tools (chatlocal.engine.toolcalls.tool_choice), and
+        `parallel_tool_calls` whether it may make several calls at once; None is yes for models that know tools. A call
+        that is demanded is well formed with any model. `spec` constrains the text of the answer, `timeout` is in
+        seconds from this call, `options` go to the prompt family.
         Raises ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema before any work.
         """
-        prepared = self._prepare(messages, tools, spec, sampling, timeout, options)
-        return self._stream(prepared)
+        wish = _Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, _deadline(timeout))
+        return self._stream(self._prepare(wish))
 
     def _stream(self, prepared: _Prepared) -> Iterator[Event]:
+        if prepared.undecided is not None:
+            prepared = self._decide(prepared.undecided)
         incoming = arrivals(self.backend.submit(prepared.request), prepared.deadline)
         try:
             for token_event in incoming:
@@ -134,16 +172,20 @@ class Engine:
         messages: Messages | Prompt,
         *,
         tools: Tools | None = None,
+        tool_choice: Any = None,
+        parallel_tool_calls: bool | None = None,
         spec: Spec | None = None,
         sampling: Sampling | None = None,
         timeout: float | None = None,
         **options: Any,
     ) -> AsyncIterator[Event]:
         """`stream` for an event loop, which is never blocked; cancelling the task frees the slot within one step."""
-        prepared = self._prepare(messages, tools, spec, sampling, timeout, options)
-        return self._astream(prepared)
+        wish = _Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, _deadline(timeout))
+        return self._astream(self._prepare(wish))
 
     async def _astream(self, prepared: _Prepared) -> AsyncIterator[Event]:
+        if prepared.undecided is not None:
+            prepared = await asyncio.to_thread(self._decide, prepared.undecided)
         await self._compile(prepared.request)
         incoming = async_arrivals(self.backend.submit(prepared.request), prepared.deadline)
         try:
@@ -176,7 +218,8 @@ class Engine:
             if tools or options:
                 raise UnsupportedInput("A Prompt is written already: tools and the family's options cannot change it.")
             return messages
-        return self._choice.family.render(read_messages(messages), read_tools(tools) or None, **options)
+        turns, shown = self._tool_use.conversation(messages, read_tools(tools))
+        return self._choice.family.render(turns, shown or None, **options)
 
     def ask_for_json(self, messages: Messages, schema: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
         """The messages with the request for an answer of this JSON Schema, worded for this model.
@@ -184,7 +227,7 @@ class Engine:
         Wording alone: pass a `spec` to `stream` to have the schema enforced. Models that were not trained for tools
         get worked examples where the prompt stays within half of the context.
         """
-        if self._choice.family.renders_tools:
+        if not self._tool_use.worded:
             return ask_for_json(messages, schema, trained=True)
         asked = ask_for_json(messages, schema)
         if self.context_length and self.count_tokens(asked, merge_system=True) > self.context_length // 2:
@@ -200,6 +243,7 @@ class Engine:
         described: dict[str, Any] = {
             "model": self.name,
             **described_prompts(self._choice, self.tokenizer, self._generation_config),
+            "tool_format": f"{self._tool_use.format.name}: {self._tool_use.why}",
             "context_length": self.context_length,
             "notes": list(self._notes),
         }
@@ -238,47 +282,53 @@ class Engine:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _check_tools(self, messages: Messages | Prompt, tools: Tools | None) -> None:
-        if tools and not isinstance(messages, Prompt) and not self._choice.family.renders_tools:
-            raise UnsupportedInput(
-                f"The model's prompt format ({self._choice.family.name}) has no place for tools: choose a model whose"
-                " chat template shows them, or describe them in a message."
-            )
+    def _decide(self, wish: _Wish) -> _Prepared:
+        """For a model that never begins a call by itself: demand one where it scores high enough, else ask for text."""
+        assert not isinstance(wish.messages, Prompt)
+        wanted = wanted_tools(
+            read_messages(wish.messages),
+            read_tools(wish.tools),
+            family=self._choice.family,
+            tokenizer=self.tokenizer,
+            score=self.backend.score,
+            threshold=self._call_threshold,
+        )
+        return self._prepare(replace(wish, tools=wanted, tool_choice="required" if wanted else "none"))
 
-    def _prepare(
-        self,
-        messages: Messages | Prompt,
-        tools: Tools | None,
-        spec: Spec | None,
-        sampling: Sampling | None,
-        timeout: float | None,
-        options: dict[str, Any],
-    ) -> _Prepared:
+    def _prepare(self, wish: _Wish) -> _Prepared:
         if self._closed:
             raise EngineClosed("This engine was closed: load it again with Engine.load.")
-        deadline = _deadline(timeout)
-        _check_kinds(spec, sampling)
-        sampling = sampling or Sampling()
-        self._check_tools(messages, tools)
-        prompt = self.render(messages, tools, **options)
+        _check_kinds(wish.spec, wish.sampling)
+        sampling = wish.sampling or Sampling()
+        choice = read_tool_choice(wish.tool_choice, read_tools(wish.tools))
+        prompt = self.render(wish.messages, choice.tools, **wish.options)
         ids = prompt.ids(self.tokenizer)
         if not ids:
             raise UnsupportedInput("The prompt is empty: there is nothing that the model could continue.")
         room = self.context_length - len(ids) if self.context_length else 2**31
         if room < 1:
             raise ContextOverflow(len(ids), self.context_length or 0)
+        plan = self._tool_use.plan(prompt, choice, wish.parallel, wish.spec)
         ends = end_ids(self.tokenizer, self._generation_config, prompt.stop_ids(self.tokenizer))
         request = Request(
             prompt_ids=ids,
             sampling=complete(replace(sampling, stop=()), self._generation_config, room),
             stop_ids=ends,
-            constraint_spec=spec,
+            constraint_spec=plan.spec,
             logprobs=sampling.logprobs,
         )
-        # A family's stop strings are guesses about prose; a constrained answer ends where its grammar says.
-        stops = sampling.stop if spec is not None else (*sampling.stop, *prompt.stop_texts(self.tokenizer))
-        reader = AnswerReader(self.tokenizer, stops, len(ids))
-        return _Prepared(request, reader, deadline)
+        # A family's stop strings are guesses about prose; an answer in a form ends where its grammar says.
+        turn_ends = () if wish.spec is not None else prompt.stop_texts(self.tokenizer)
+        reader = AnswerReader(
+            self.tokenizer,
+            sampling.stop,
+            len(ids),
+            turn_ends=tuple(end for end in turn_ends if end not in plan.stops),
+            parser=plan.parser,
+            keep=plan.keep - ends,
+        )
+        undecided = choice.mode == "auto" and bool(choice.tools) and self._tool_use.worded
+        return _Prepared(request, reader, wish.deadline, wish if undecided else None)
 
 
 def _check_loaded(model: Any, tokenizer: Any) -> None:

@@ -31,7 +31,6 @@ def described_prompts(choice: Choice, tokenizer: Any, generation_config: Any) ->
         "why": choice.why,
         "template_source": family.source,
         "system_text": _OWN_TURN if family.takes_system else _MERGED,
-        "tool_format": family.tool_format or ("unknown" if family.renders_tools else "none"),
         "stops": list(dict.fromkeys(stops)),
         "end_ids": sorted(ends),
         "special_tokens": _special_tokens(tokenizer),

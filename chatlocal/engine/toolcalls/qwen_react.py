@@ -168,8 +168,8 @@ class _Reader:
         pieces.append(text)
         if label != "action input" or not self._out.declared(name):
             return "".join(pieces)
-        self._out.stop()
         yield from self._arguments(name)
+        self._out.stop()
         return None
 
     def _arguments(self, name: str) -> Reading[None]:
