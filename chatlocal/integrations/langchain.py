@@ -18,7 +18,6 @@ from langchain_core.language_models.model_profile import ModelProfile
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import AliasChoices, ConfigDict, Field, SecretStr, field_validator
 from typing_extensions import is_typeddict
 
@@ -28,16 +27,17 @@ from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.families import Prompt, Text
 from chatlocal.engine.shared import shared_engine
-from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call, refuse_tools
+from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call
 from chatlocal.integrations.langchain_messages import to_chat_messages
 from chatlocal.integrations.langchain_repair import Repairing
-from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter
-from chatlocal.integrations.langchain_schemas import read_schema
+from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter, with_whole_calls
+from chatlocal.integrations.langchain_schemas import Schema, read_schema
 from chatlocal.integrations.langchain_structured import AnswerParser, RawAnswerParser
+from chatlocal.integrations.langchain_tools import openai_tools, read_choice
 
 # Loading options that any model takes, and those that belong to one model and are not carried over to another.
 _MACHINE = ("device", "dtype", "token", "cache_dir", "attn_implementation", "num_threads", "max_batch")
-_MODEL = ("revision", "adapter", "template")
+_MODEL = ("revision", "adapter", "template", "tool_format", "call_threshold")
 
 
 def _from_env(name: str) -> Callable[[], str | None]:
@@ -59,8 +59,13 @@ class ChatLocal(BaseChatModel):
     `model` is a folder, a hub id, a GGUF file, or nothing for the embedded default; it is loaded at the first call and
     shared with every object of the same settings. `engine` is an Engine that you already have, instead. What is None
     follows the model's generation_config, else greedy decoding. Every sampling field can be given with a call too, and
-    so can `logprobs`, `top_logprobs`, `response_format`, `functions` with `function_call`, and `model`; an unknown
-    argument is an UnsupportedInput.
+    so can `logprobs`, `top_logprobs`, `response_format`, `tools` with `tool_choice` and `parallel_tool_calls`, the
+    older `functions` with `function_call`, and `model`; an unknown argument is an UnsupportedInput.
+
+    Calls are in the answer's `tool_calls`, and those that could not be read in its `invalid_tool_calls`. When chunks are
+    added up, an invalid call has its arguments with an ending that nothing reads as JSON; the text as it was written and
+    what is wrong with it stand in `response_metadata["invalid_tool_calls"]`. Thinking is in
+    `additional_kwargs["reasoning_content"]`.
 
     The errors are those of chatlocal.engine.errors; a prompt that is too long is also a ContextOverflowError.
     """
@@ -87,6 +92,9 @@ class ChatLocal(BaseChatModel):
     """Seconds that one call may take, GenerationTimeout after that."""
     max_retries: int = Field(default=0, ge=0)
     """How often with_structured_output's `invoke` shows the model an answer that does not validate, and asks again."""
+    functions_required: bool = False
+    """Whether `functions` without a `function_call` must be called, as chains of langchain-classic with more than one
+    function expect. OpenAI's rule is that the model may answer in text as well."""
     streaming: bool | None = None
     """True streams inside `invoke` too, False makes `stream` give one chunk, None does as the method says."""
 
@@ -99,6 +107,10 @@ class ChatLocal(BaseChatModel):
     attn_implementation: str | None = None
     num_threads: int | None = None
     template: str | None = Field(default_factory=_from_env("CHATLOCAL_TEMPLATE"))
+    tool_format: str | None = None
+    """How the model writes calls (chatlocal.engine.toolcalls), where its prompt format says something else."""
+    call_threshold: float | None = None
+    """For models that never begin a call by themselves: how sure a call must be to be made; higher means fewer."""
     max_batch: int | None = None
     given_engine: Engine | None = Field(default=None, alias="engine", exclude=True, repr=False)
     api_key: SecretStr | None = Field(default=None, exclude=True, repr=False)
@@ -169,7 +181,7 @@ class ChatLocal(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return generate_from_stream(self._stream(messages, stop, **kwargs))
+        return with_whole_calls(generate_from_stream(self._stream(messages, stop, **kwargs)))
 
     async def _agenerate(
         self,
@@ -178,7 +190,7 @@ class ChatLocal(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return await agenerate_from_stream(self._astream(messages, stop, **kwargs))
+        return with_whole_calls(await agenerate_from_stream(self._astream(messages, stop, **kwargs)))
 
     def _stream(
         self,
@@ -189,7 +201,7 @@ class ChatLocal(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         call = read_call(self._defaults(), stop, kwargs)
         engine = self._engine_for(call.model)
-        writer = ChunkWriter(call.model or self._model_name(), call.function)
+        writer = self._writer(call)
         events = _start(engine, engine.stream, messages, call)
         try:
             for event in events:
@@ -209,7 +221,7 @@ class ChatLocal(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         call = read_call(self._defaults(), stop, kwargs)
         engine = await self._aengine_for(call.model)
-        writer = ChunkWriter(call.model or self._model_name(), call.function)
+        writer = self._writer(call)
         events = _start(engine, engine.astream, messages, call)
         try:
             async for event in events:
@@ -221,7 +233,16 @@ class ChatLocal(BaseChatModel):
             await events.aclose()
 
     def _defaults(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*SAMPLING, "stop", "timeout", "chat_template_kwargs")}
+        own = ("stop", "timeout", "chat_template_kwargs", "functions_required")
+        return {name: getattr(self, name) for name in (*SAMPLING, *own)}
+
+    def _writer(self, call: Call) -> ChunkWriter:
+        return ChunkWriter(
+            call.model or self._model_name(),
+            call.function,
+            legacy=call.tools.legacy,
+            blocks=self.output_version == "v1",
+        )
 
     # structured output
 
@@ -237,41 +258,52 @@ class ChatLocal(BaseChatModel):
         """The model, answering in the form of `schema`: a Pydantic class, a TypedDict, a JSON Schema or an OpenAI tool.
 
         The schema is enforced while the model writes, whatever `strict` says, and the answer is validated. json_mode
-        is the same, and takes no schema too: then any JSON object, which the prompt should ask for. Streaming gives
-        growing partial values. An answer that does not validate (one cut at max_tokens, say) is an OutputInvalid and
-        an OutputParserException; with `include_raw` it is the value of `parsing_error`.
+        is the same, and takes no schema too: then any JSON object, which the prompt should ask for. function_calling
+        has the model call the schema as its one tool, whose name and description then count. Streaming gives growing
+        partial values. An answer that does not validate (one cut at max_tokens, say) is an OutputInvalid and an
+        OutputParserException; with `include_raw` it is the value of `parsing_error`.
         """
         if kwargs:
             raise UnsupportedInput(f"with_structured_output does not take {', '.join(sorted(kwargs))}.")
-        if method not in ("json_schema", "json_mode"):
-            raise UnsupportedInput(f"method must be 'json_schema' or 'json_mode', got {method!r}.")
-        if schema is None and method == "json_schema":
-            raise UnsupportedInput("method='json_schema' needs a schema.")
+        if method not in ("json_schema", "json_mode", "function_calling"):
+            raise UnsupportedInput(f"method must be 'json_schema', 'json_mode' or 'function_calling', got {method!r}.")
+        if schema is None and method != "json_mode":
+            raise UnsupportedInput(f"method={method!r} needs a schema.")
         read = read_schema({"type": "object"} if schema is None else schema)
-        wish = (
-            {"type": "json_object"}
-            if schema is None
-            else {"type": "json_schema", "json_schema": {"name": read.name, "schema": read.json_schema}}
-        )
         # For traces: langchain_core makes its own JSON Schema of a class or dict, and knows no other types.
         shown = schema if isinstance(schema, (type, dict)) and not is_typeddict(schema) else read.json_schema
+        called = method == "function_calling"
         bound = self.bind(
-            response_format=wish, ls_structured_output_format={"kwargs": {"method": method}, "schema": shown}
+            **(_as_call(read) if called else _as_format(None if schema is None else read)),
+            ls_structured_output_format={"kwargs": {"method": method}, "schema": shown},
         )
-        parser = (RawAnswerParser if include_raw else AnswerParser)(answer_schema=read)
+        parser = (RawAnswerParser if include_raw else AnswerParser)(answer_schema=read, call=called)
         if self.max_retries:
             return Repairing(bound=bound, parser=parser, repairs=self.max_retries)
         return bound | parser
 
     def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: Any = None, strict: bool | None = None, **kwargs: Any
+        self,
+        tools: Sequence[Any],
+        *,
+        tool_choice: Any = None,
+        strict: bool | None = None,
+        parallel_tool_calls: bool | None = None,
+        **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with these arguments; an empty list of tools is fine, UnsupportedInput for any other.
+        """The model with tools that it may call: classes, functions, LangChain's tools, TypedDicts, or dicts.
 
-        Agents without tools call this to ask for a response_format, which is enforced whatever `strict` says.
+        `tool_choice` is None or "auto" (the model decides), "any", "required" or True (it must call one of them), a
+        tool's name, "none" or False, or OpenAI's dict of these. Arguments fit their schemas whatever `strict` says;
+        with `strict` there are no others beside them. `parallel_tool_calls` allows several calls in one answer; None
+        allows them to models that were trained for tools. Other arguments are those of a call, such as
+        response_format, which is then the form of the answers that are no calls. Any number of tools is fine, none too.
+        UnsupportedInput for what is no tool, and for a choice that names none of them.
         """
-        refuse_tools(tools, tool_choice)
-        return self.bind(**kwargs)
+        shown = openai_tools(tools, strict)
+        read_choice(tool_choice, shown)
+        wish = {"tools": shown, "tool_choice": tool_choice, "parallel_tool_calls": parallel_tool_calls, **kwargs}
+        return self.bind(**{name: value for name, value in wish.items() if value is not None})
 
     # tokens
 
@@ -284,9 +316,8 @@ class ChatLocal(BaseChatModel):
         """The tokens of the prompt that these messages make in the model's own format, 0 for none."""
         if not messages:
             return 0
-        declared = [convert_to_openai_tool(tool) for tool in tools or ()]
         options = family_options(self.chat_template_kwargs, None)
-        return self.engine.count_tokens(to_chat_messages(messages), declared or None, **options)
+        return self.engine.count_tokens(to_chat_messages(messages), openai_tools(tools or ()), **options)
 
     # what others ask about the model
 
@@ -296,8 +327,8 @@ class ChatLocal(BaseChatModel):
 
     @property
     def _identifying_params(self) -> Mapping[str, Any]:
-        names = (*SAMPLING, "stop", "chat_template_kwargs", "device", "dtype", "attn_implementation", *_MODEL)
-        return {"model": self._model_name(), **{name: getattr(self, name) for name in names}}
+        own = ("stop", "chat_template_kwargs", "functions_required", "device", "dtype", "attn_implementation")
+        return {"model": self._model_name(), **{name: getattr(self, name) for name in (*SAMPLING, *own, *_MODEL)}}
 
     def _model_name(self) -> str:
         if self.given_engine is not None:
@@ -333,11 +364,20 @@ class ChatLocal(BaseChatModel):
             "text_inputs": True,
             "text_outputs": True,
             "image_inputs": False,
+            "image_url_inputs": False,
             "audio_inputs": False,
             "video_inputs": False,
             "pdf_inputs": False,
+            "image_tool_message": False,
+            "pdf_tool_message": False,
+            "attachment": False,
+            "image_outputs": False,
+            "audio_outputs": False,
+            "video_outputs": False,
             "structured_output": True,
-            "tool_calling": False,
+            "tool_calling": True,
+            "tool_choice": True,
+            "tool_call_streaming": True,
             "temperature": True,
             "open_weights": True,
         }
@@ -362,11 +402,37 @@ class ChatLocal(BaseChatModel):
         return {"model": self._model_name()} if named else {}
 
 
+def _as_format(schema: Schema | None) -> dict[str, Any]:
+    """The arguments of a call that ask for JSON of this schema, or for any object."""
+    if schema is None:
+        return {"response_format": {"type": "json_object"}}
+    form = {"type": "json_schema", "json_schema": {"name": schema.name, "schema": schema.json_schema}}
+    return {"response_format": form}
+
+
+def _as_call(schema: Schema) -> dict[str, Any]:
+    """The arguments of a call that demand this schema's tool."""
+    if schema.json_schema.get("type", "object") != "object":
+        raise UnsupportedInput(
+            f"The arguments of a call are an object, and {schema.name} is not: use method='json_schema'."
+        )
+    described = {"description": text for text in [schema.json_schema.get("description")] if text}
+    function = {"name": schema.name, **described, "parameters": schema.json_schema}
+    return {
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"type": "function", "function": {"name": schema.name}},
+        "parallel_tool_calls": False,
+    }
+
+
 def _start(engine: Engine, open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
     """Open the stream of events, sync or async."""
     try:
         return open_stream(
             call.prompt(to_chat_messages(messages), engine),
+            tools=call.tools.tools,
+            tool_choice=call.tools.choice,
+            parallel_tool_calls=call.tools.parallel,
             spec=call.spec,
             sampling=call.sampling,
             timeout=call.timeout,

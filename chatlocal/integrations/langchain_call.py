@@ -12,6 +12,7 @@ from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool
 from chatlocal.integrations.langchain_schemas import read_schema
+from chatlocal.integrations.langchain_tools import openai_tools, read_choice
 
 # What a call may set of Sampling; `stop` comes on its own and `logprobs` has OpenAI's two arguments.
 SAMPLING = tuple(one.name for one in fields(Sampling) if one.name not in ("stop", "logprobs"))
@@ -24,6 +25,7 @@ _ARGUMENTS = (
     "functions",
     "logprobs",
     "model",
+    "parallel_tool_calls",
     "response_format",
     "stop",
     "stream",
@@ -32,6 +34,16 @@ _ARGUMENTS = (
     "tools",
     "top_logprobs",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a call may or must call. `legacy`: it was asked in OpenAI's older interface, and is answered there."""
+
+    tools: Sequence[Tool] = ()
+    choice: Any = None
+    parallel: bool | None = None
+    legacy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,7 @@ class Call:
     schema: Mapping[str, Any] | None = None
     spec: Spec | None = None
     function: str | None = None
+    tools: Tools = Tools()
     family: Mapping[str, Any] = field(default_factory=dict)
 
     def prompt(self, messages: Iterable[ChatMessage], engine: Engine) -> tuple[ChatMessage, ...]:
@@ -57,16 +70,19 @@ class Call:
 def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: Mapping[str, Any]) -> Call:
     """`fields` are the model's settings, `arguments` the call's, which win. UnsupportedInput for unknown ones."""
     refuse_unknown(arguments, _ARGUMENTS, "This call")
-    refuse_tools(arguments.get("tools"), arguments.get("tool_choice"))
     settings = {**fields, **arguments}
     stop = settings.get("stop") if stop is None else stop
+    _refuse_mixed(settings)
     function = _forced_function(settings)
+    tools = Tools() if function is not None else _tools(settings)
     if function is not None:
         described = {"description": function.description} if function.description else {}
         schema: Mapping[str, Any] | None = {**function.parameters, **described}
         spec: Spec | None = json_schema(function.parameters)
     else:
         schema, spec = _response_format(settings.get("response_format"))
+        if read_choice(tools.choice, tools.tools).mode == "required":
+            schema, spec = None, None  # the answer is a call, so there is no text to have a form
     return Call(
         sampling=Sampling(
             **{name: settings.get(name) for name in SAMPLING},
@@ -78,34 +94,49 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
         schema=schema,
         spec=spec,
         function=None if function is None else function.name,
+        tools=tools,
         family=family_options(fields.get("chat_template_kwargs"), arguments.get("chat_template_kwargs")),
     )
 
 
-def refuse_tools(tools: Sequence[Any] | None, tool_choice: Any) -> None:
-    """UnsupportedInput for tools, and for a choice that demands or allows a call."""
-    if tools or tool_choice not in (None, "none"):
+def _tools(settings: Mapping[str, Any]) -> Tools:
+    """tools, tool_choice and parallel_tool_calls; or functions and function_call, where no single one is forced."""
+    parallel = settings.get("parallel_tool_calls")
+    if parallel is not None and not isinstance(parallel, bool):
+        raise UnsupportedInput(f"parallel_tool_calls is True, False or None, got {parallel!r}.")
+    functions = settings.get("functions") or ()
+    if not functions:
+        return Tools(_read(settings.get("tools") or ()), settings.get("tool_choice"), parallel)
+    choice = settings.get("function_call")
+    if choice is None and settings.get("functions_required"):
+        choice = "required"
+    return Tools(_read(functions), choice, parallel=False, legacy=choice != "none")
+
+
+def _refuse_mixed(settings: Mapping[str, Any]) -> None:
+    new = [name for name in ("tools", "tool_choice", "parallel_tool_calls") if settings.get(name)]
+    if settings.get("functions") and new:
         raise UnsupportedInput(
-            "tools and tool_choice are not taken: ask for structured output with with_structured_output, with"
-            " response_format={'type': 'json_schema', ...}, or with functions=[...] and function_call={'name': ...}."
+            f"functions and function_call are the older names of tools and tool_choice: leave out {', '.join(new)}."
         )
 
 
 def _forced_function(settings: Mapping[str, Any]) -> Tool | None:
-    """OpenAI's older interface: one of `functions` that `function_call={"name": ...}` forces."""
-    functions = [Tool.of(function) for function in settings.get("functions") or ()]
+    """OpenAI's older interface: one of `functions` that `function_call={"name": ...}`, or its name alone, forces."""
     choice = settings.get("function_call")
-    if (not functions and choice is None) or choice == "none":
+    if choice in (None, "auto", "none"):
         return None
-    names = [function.name for function in functions]
-    if not isinstance(choice, Mapping):
-        raise UnsupportedInput(
-            f"functions are taken with a forced choice only: pass function_call={{'name': ...}} with one of {names}."
-        )
+    functions = _read(settings.get("functions") or ())
+    name = choice.get("name") if isinstance(choice, Mapping) else choice
     for function in functions:
-        if function.name == choice.get("name"):
+        if function.name == name:
             return function
-    raise UnsupportedInput(f"function_call asks for {choice.get('name')!r} and the functions are {names}.")
+    names = [function.name for function in functions]
+    raise UnsupportedInput(f"function_call asks for {name!r} and the functions are {names}.")
+
+
+def _read(tools: Iterable[Any]) -> tuple[Tool, ...]:
+    return tuple(Tool.of(tool) for tool in openai_tools(tools))
 
 
 def _response_format(wish: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:

@@ -55,19 +55,28 @@ def _turns(message: BaseMessage) -> list[ChatMessage]:
 
 
 def _assistant(message: AIMessage, blocks: _Blocks) -> ChatMessage:
-    calls = {call["id"] or f"call {index}": _tool_call(call) for index, call in enumerate(message.tool_calls)}
-    for index, broken in enumerate(message.invalid_tool_calls):
-        text = ToolCall(broken["id"] or "", broken["name"] or "", broken["args"] or "")
-        calls[text.id or f"broken call {index}"] = text
-    for call in blocks.calls:  # Anthropic's blocks repeat what tool_calls says
-        calls.setdefault(call.id, call)
+    calls = [_tool_call(call) for call in message.tool_calls]
+    calls += [_tool_call(broken) for broken in message.invalid_tool_calls]
+    # Content blocks repeat what tool_calls says, or say it alone.
+    seen = {call.id for call in calls}
+    calls += [call for call in blocks.calls if call.id not in seen and (call.id or not seen)]
     legacy = message.additional_kwargs.get("function_call")
-    if legacy and not calls:
-        calls[""] = ToolCall("", legacy["name"], legacy["arguments"])
+    if legacy and legacy["name"] not in {broken["name"] for broken in message.invalid_tool_calls}:
+        calls.insert(0, ToolCall("", legacy["name"], legacy["arguments"]))
+    # What looked like a call and has no name cannot be written as one.
+    text = "".join(call.arguments for call in calls if not call.name)
     reasoning = message.additional_kwargs.get("reasoning_content") or "".join(blocks.reasoning)
     return ChatMessage(
-        "assistant", blocks.content, tuple(calls.values()), name=message.name, reasoning=reasoning or None
+        "assistant",
+        _joined(blocks.content, text),
+        tuple(call for call in calls if call.name),
+        name=message.name,
+        reasoning=reasoning or None,
     )
+
+
+def _joined(content: str | tuple[Part, ...], text: str) -> str | tuple[Part, ...]:
+    return f"{content}{text}" if isinstance(content, str) else (*content, text)
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:
@@ -125,7 +134,7 @@ def _sort(block: Mapping[str, Any], blocks: _Blocks) -> None:
             blocks.reasoning.append(block.get("reasoning", ""))
         case "redacted_thinking":
             pass
-        case "tool_use" | "tool_call" | "invalid_tool_call":
+        case "tool_use" | "tool_call" | "tool_call_chunk" | "invalid_tool_call":
             blocks.calls.append(_tool_call(block))
         case "tool_result":
             result = _read(block.get("content") or "").content

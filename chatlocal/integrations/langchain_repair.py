@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
 from langchain_core.language_models import LanguageModelInput
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableSerializable
 from langchain_core.runnables.config import patch_config
@@ -78,9 +78,13 @@ class Repairing(RunnableSerializable[LanguageModelInput, Any]):
 
     def _correction(self, reply: AIMessage) -> list[BaseMessage] | None:
         """The turns that ask again; None where nothing is wrong or asking again cannot help."""
-        error = self.parser.error_of(str(reply.text))
+        error = self.parser.error_of(self.parser.written(reply))
         if error is None or reply.response_metadata.get("finish_reason") == "length":
             return None
+        if reply.tool_calls:
+            complaint = f"The arguments are not valid. {error}\nMake the call again with valid ones."
+            results = [ToolMessage(complaint, tool_call_id=call["id"], status="error") for call in reply.tool_calls]
+            return [reply, *results]
         return [
             AIMessage(error.raw),
             HumanMessage(f"That answer is not valid. {error}\nAnswer again with a valid one."),

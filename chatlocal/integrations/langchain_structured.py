@@ -16,6 +16,7 @@ from pydantic import ConfigDict
 from pydantic_core import from_json
 
 from chatlocal.engine.errors import OutputInvalid
+from chatlocal.integrations.langchain_calls import arguments_text
 from chatlocal.integrations.langchain_schemas import Schema
 
 
@@ -29,7 +30,7 @@ class StructuredOutputInvalid(OutputInvalid, OutputParserException):
 
 
 class AnswerParser(BaseTransformOutputParser[Any]):
-    """Reads the JSON text of an answer into what its schema describes.
+    """Reads the JSON text of an answer, or of the arguments of a `call`, into what its schema describes.
 
     Streaming gives each partial value that validates and differs from the one before; the last one is the whole,
     validated answer. StructuredOutputInvalid when the whole answer does not fit.
@@ -38,10 +39,17 @@ class AnswerParser(BaseTransformOutputParser[Any]):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     answer_schema: Schema
+    call: bool = False
 
     @property
     def OutputType(self) -> Any:
         return Any
+
+    def written(self, message: str | BaseMessage) -> str:
+        """The JSON text in a message, or the piece of it in a chunk."""
+        if self.call:
+            return arguments_text(message)
+        return message if isinstance(message, str) else str(message.text)
 
     def parse(self, text: str) -> Any:
         return self._checked(text)
@@ -61,7 +69,7 @@ class AnswerParser(BaseTransformOutputParser[Any]):
             raise StructuredOutputInvalid(str(error), error.raw) from error
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        return self.parse(result[0].text)
+        return self.parse(self.written(_message(result[0])))
 
     def transform(
         self, input: Iterator[str | BaseMessage], config: RunnableConfig | None = None, **kwargs: Any
@@ -77,13 +85,13 @@ class AnswerParser(BaseTransformOutputParser[Any]):
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
         reader = _Growing(self.answer_schema)
         for chunk in input:
-            yield from reader.feed(_text(chunk))
+            yield from reader.feed(self.written(chunk))
         yield from reader.changed(self.parse(reader.text))
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
         reader = _Growing(self.answer_schema)
         async for chunk in input:
-            for value in reader.feed(_text(chunk)):
+            for value in reader.feed(self.written(chunk)):
                 yield value
         for value in reader.changed(self.parse(reader.text)):
             yield value
@@ -160,11 +168,10 @@ class RawAnswerParser(AnswerParser):
         return self._judge(AIMessage(text))
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        generation = result[0]
-        return self._judge(generation.message if isinstance(generation, ChatGeneration) else AIMessage(generation.text))
+        return self._judge(_message(result[0]))
 
     def _judge(self, raw: BaseMessage) -> dict[str, Any]:
-        return {"raw": raw, **self._verdict(str(raw.text))}
+        return {"raw": raw, **self._verdict(self.written(raw))}
 
     def _verdict(self, text: str) -> dict[str, Any]:
         try:
@@ -175,17 +182,17 @@ class RawAnswerParser(AnswerParser):
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
         text = ""
         for chunk in input:
-            text += _text(chunk)
+            text += self.written(chunk)
             yield AddableDict(raw=chunk)
         yield AddableDict(self._verdict(text))
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
         text = ""
         async for chunk in input:
-            text += _text(chunk)
+            text += self.written(chunk)
             yield AddableDict(raw=chunk)
         yield AddableDict(self._verdict(text))
 
 
-def _text(chunk: str | BaseMessage) -> str:
-    return chunk if isinstance(chunk, str) else str(chunk.text)
+def _message(generation: Generation) -> BaseMessage:
+    return generation.message if isinstance(generation, ChatGeneration) else AIMessage(generation.text)

@@ -168,9 +168,7 @@ class TestSettings:
         with pytest.raises(ValidationError):
             ChatLocal.model_validate({"temprature": 0.3})
 
-    def test_tools_are_refused_by_name(self) -> None:
-        with pytest.raises(UnsupportedInput, match="with_structured_output"):
-            chat().invoke("hi", tools=[{"type": "function", "function": {"name": "f"}}])
+    def test_no_tools_are_fine(self) -> None:
         assert chat().invoke("hi", tools=[]).content == ANSWER
 
     def test_names_of_other_packages_are_taken(self) -> None:
@@ -377,7 +375,7 @@ class TestIdentity:
         assert profile is not None
         assert profile["max_input_tokens"] == 512
         assert profile["structured_output"] is True
-        assert profile["tool_calling"] is False
+        assert profile["tool_calling"] is True
         assert profile["image_inputs"] is False
         assert chat(profile={"max_input_tokens": 7}).profile == {"max_input_tokens": 7}
 
@@ -411,16 +409,3 @@ class TestSerialization:
         assert not {"engine", "given_engine"} & set(written["kwargs"])
         again = load(written, valid_namespaces=["chatlocal"], allowed_objects=[ChatLocal])
         assert (again.model, again.seed) == ("some/where", 1)
-
-
-class TestTools:
-    def test_an_empty_list_binds_the_other_arguments(self) -> None:
-        model = chat('{"a": 1}')
-        form = {"type": "json_schema", "json_schema": {"name": "A", "schema": {"type": "object"}}}
-        assert model.bind_tools([], response_format=form, strict=True).invoke("hi").content == '{"a": 1}'
-        assert backend_of(model.engine).requests[-1].constraint_spec is not None
-
-    @pytest.mark.parametrize("arguments", [{"tools": [print]}, {"tools": [], "tool_choice": "any"}])
-    def test_are_refused_by_name(self, arguments: dict[str, Any]) -> None:
-        with pytest.raises(UnsupportedInput, match="tools and tool_choice are not taken"):
-            chat().bind_tools(**arguments)

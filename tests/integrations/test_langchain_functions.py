@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from langchain_core._api.deprecation import LangChainDeprecationWarning
 from langchain_core.exceptions import OutputParserException
+from langchain_core.messages import FunctionMessage, HumanMessage
 from langchain_core.output_parsers.openai_functions import JsonOutputFunctionsParser
 from langchain_core.prompts import ChatPromptTemplate
 from pydantic import BaseModel, Field
 
 from chatlocal import ChatLocal
 from chatlocal.engine.errors import UnsupportedInput
+from tests.integrations.chatml_tools import HERMES
 from tests.scripted import backend_of, scripted_engine
 from tests.tiny import tiny_tokenizer
 
@@ -84,24 +86,102 @@ class TestCall:
 
     def test_picks_the_named_function(self) -> None:
         other = {"name": "Cat", "parameters": {"type": "object", "properties": {"lives": {"type": "integer"}}}}
-        reply = chat('{"lives": 9}').invoke(SENTENCE, functions=[FUNCTION, other], function_call={"name": "Cat"})
-        assert reply.additional_kwargs["function_call"] == {"name": "Cat", "arguments": '{"lives": 9}'}
+        for choice in ({"name": "Cat"}, "Cat"):
+            reply = chat('{"lives": 9}').invoke(SENTENCE, functions=[FUNCTION, other], function_call=choice)
+            assert reply.additional_kwargs["function_call"] == {"name": "Cat", "arguments": '{"lives": 9}'}
 
     def test_none_answers_in_text(self) -> None:
         model = chat("woof")
         assert model.invoke(SENTENCE, functions=[FUNCTION], function_call="none").content == "woof"
         assert backend_of(model.engine).requests[-1].constraint_spec is None
 
-    @pytest.mark.parametrize("choice", [{}, {"function_call": "auto"}, {"function_call": None}])
-    def test_of_the_models_own_choice_is_refused(self, choice: dict[str, Any]) -> None:
-        with pytest.raises(UnsupportedInput, match=r"forced choice only.*'Dog'"):
-            chat().invoke(SENTENCE, functions=[FUNCTION], **choice)
-
     def test_of_an_unknown_name_is_refused(self) -> None:
         with pytest.raises(UnsupportedInput, match=r"'Cat' and the functions are \['Dog'\]"):
             chat().invoke(SENTENCE, functions=[FUNCTION], function_call={"name": "Cat"})
         with pytest.raises(UnsupportedInput, match="'Cat'"):
             chat().invoke(SENTENCE, function_call={"name": "Cat"})
+
+
+CALL = f'<tool_call>\n{{"name": "Dog", "arguments": {HARRY}}}\n</tool_call>'
+CAT = {"name": "Cat", "parameters": {"type": "object", "properties": {"lives": {"type": "integer"}}}}
+
+
+def trained(*answers: str, **settings: Any) -> ChatLocal:
+    """Over a model that was trained for tools."""
+    return ChatLocal(engine=scripted_engine(*(answers or (CALL,)), template=HERMES, context_length=4096), **settings)
+
+
+def mode(model: ChatLocal) -> str:
+    """What the constraint of the last request leaves to the model."""
+    spec = backend_of(model.engine).requests[-1].constraint_spec
+    return "none" if spec is None else "auto" if spec.kind == "free_text" else "required"
+
+
+class TestCallOfTheModelsChoice:
+    @pytest.mark.parametrize("choice", [{}, {"function_call": "auto"}, {"function_call": None}])
+    def test_is_in_additional_kwargs(self, choice: dict[str, Any]) -> None:
+        model = trained()
+        reply = model.invoke(SENTENCE, functions=[FUNCTION, CAT], **choice)
+        assert reply.content == ""
+        assert reply.additional_kwargs == {"function_call": {"name": "Dog", "arguments": HARRY}}
+        assert (reply.tool_calls, reply.invalid_tool_calls) == ([], [])
+        assert reply.response_metadata["finish_reason"] == "function_call"
+        assert mode(model) == "auto"
+
+    def test_may_be_an_answer(self) -> None:
+        reply = trained("Woof.").invoke(SENTENCE, functions=[FUNCTION, CAT])
+        assert (reply.content, reply.additional_kwargs) == ("Woof.", {})
+        assert reply.response_metadata["finish_reason"] == "stop"
+
+    def test_is_demanded_where_functions_are_required(self) -> None:
+        model = trained(functions_required=True)
+        model.invoke(SENTENCE, functions=[FUNCTION, CAT])
+        assert mode(model) == "required"
+        model.invoke(SENTENCE, functions=[FUNCTION, CAT], function_call="auto")
+        assert mode(model) == "auto"
+        model.invoke(SENTENCE, functions=[FUNCTION, CAT], function_call="none")
+        assert mode(model) == "none"
+        model.invoke(SENTENCE)
+        assert mode(model) == "none"
+        assert model._identifying_params["functions_required"] is True
+
+    async def test_streams_its_name_once(self) -> None:
+        model = trained()
+        chunks = [chunk async for chunk in model.astream(SENTENCE, functions=[FUNCTION])]
+        pieces = [chunk.additional_kwargs["function_call"] for chunk in chunks if chunk.additional_kwargs]
+        assert [piece.get("name") for piece in pieces] == ["Dog"] + [None] * (len(pieces) - 1)
+        assert len(pieces) > 5
+        total = sum(chunks[1:], start=chunks[0])
+        assert total.additional_kwargs == {"function_call": {"name": "Dog", "arguments": HARRY}}
+
+    def test_that_is_cut_keeps_what_was_written_and_says_so(self) -> None:
+        model = trained(CALL.split("ry")[0])
+        chunks = list(model.stream(SENTENCE, functions=[FUNCTION]))
+        for reply in (model.invoke(SENTENCE, functions=[FUNCTION]), sum(chunks[1:], start=chunks[0])):
+            assert reply.additional_kwargs == {"function_call": {"name": "Dog", "arguments": '{"name": "Har'}}
+            assert reply.tool_calls == []
+            assert [broken["name"] for broken in reply.invalid_tool_calls] == ["Dog"]
+            assert reply.response_metadata["finish_reason"] == "stop"
+
+    def test_has_no_place_for_a_second_one_which_is_a_tool_call(self) -> None:
+        reply = trained(f"{CALL}\n{CALL}").invoke(SENTENCE, functions=[FUNCTION])
+        assert reply.additional_kwargs == {"function_call": {"name": "Dog", "arguments": HARRY}}
+        assert [call["args"] for call in reply.tool_calls] == [json.loads(HARRY)]
+
+    def test_goes_back_to_the_model_with_its_result(self) -> None:
+        model = trained(CALL, "A brown dog.")
+        asked = HumanMessage(SENTENCE)
+        called = model.invoke([asked], functions=[FUNCTION])
+        result = FunctionMessage("recorded", name="Dog")
+        assert model.invoke([asked, called, result], functions=[FUNCTION]).content == "A brown dog."
+        prompt = tiny_tokenizer().decode(backend_of(model.engine).requests[-1].prompt_ids)
+        assert prompt.index("Harry was") < prompt.index('"color": "brown"') < prompt.index("recorded")
+
+    @pytest.mark.parametrize("other", [{"tools": [FUNCTION]}, {"tool_choice": "any"}, {"parallel_tool_calls": True}])
+    def test_is_not_mixed_with_tools(self, other: dict[str, Any]) -> None:
+        for choice in ({}, {"function_call": {"name": "Dog"}}):
+            with pytest.raises(UnsupportedInput, match=f"leave out {next(iter(other))}"):
+                trained().invoke(SENTENCE, functions=[FUNCTION], **choice, **other)
 
 
 class TestClassicChains:
@@ -135,6 +215,24 @@ class TestClassicChains:
 
         assert create_openai_fn_chain([Dog], chat(), PROMPT).run(SENTENCE) == DOG
 
+    def test_several_functions(self) -> None:
+        from langchain_classic.chains.openai_functions import create_openai_fn_chain
+
+        class Person(BaseModel):
+            """A person to record."""
+
+            name: str
+
+        model = trained(functions_required=True)
+        assert create_openai_fn_chain([Person, Dog], model, PROMPT).run(SENTENCE) == DOG
+        assert mode(model) == "required"
+
+        def record(name: str) -> None:
+            """Record a name."""
+
+        called = create_openai_fn_chain([record, FUNCTION], model, PROMPT).run(SENTENCE)
+        assert called == {"name": "Dog", "arguments": json.loads(HARRY)}
+
     def test_extraction(self) -> None:
         from langchain_classic.chains import create_extraction_chain, create_extraction_chain_pydantic
 
@@ -159,6 +257,23 @@ class TestClassicChains:
             Dog, chat(), PROMPT, mode="openai-json", enforce_function_usage=False
         )
         assert as_json.invoke({"input": SENTENCE}) == DOG
+
+    @pytest.mark.parametrize("single", [True, False])
+    def test_runnables_with_tools(self, single: bool) -> None:
+        from langchain_classic.chains.structured_output import create_structured_output_runnable
+
+        for schema, expected in ((Dog, DOG), (FUNCTION, json.loads(HARRY))):
+            model = trained()
+            runnable = create_structured_output_runnable(
+                schema, model, PROMPT, mode="openai-tools", enforce_function_usage=True, return_single=single
+            )
+            assert runnable.invoke({"input": SENTENCE}) == (expected if single else [expected])
+            assert mode(model) == "required"
+
+    def test_extraction_with_tools(self) -> None:
+        from langchain_classic.chains.openai_tools import create_extraction_chain_pydantic
+
+        assert create_extraction_chain_pydantic(Dog, trained()).invoke({"input": SENTENCE}) == [DOG]
 
     def test_warn_of_nothing_but_their_own_age(self) -> None:
         from langchain_classic.chains.openai_functions import create_structured_output_chain

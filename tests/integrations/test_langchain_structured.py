@@ -16,6 +16,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from chatlocal import ChatLocal
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput, UnsupportedSchema
+from tests.integrations.chatml_tools import HERMES
 from tests.scripted import backend_of, scripted_engine
 from tests.tiny import tiny_tokenizer
 
@@ -160,8 +161,8 @@ def test_json_mode_without_a_schema_takes_any_object() -> None:
 def test_what_it_does_not_take() -> None:
     with pytest.raises(ValueError, match="tools"):
         chat().with_structured_output(Dog, tools=[])
-    with pytest.raises(UnsupportedInput, match="'json_schema' or 'json_mode'"):
-        chat().with_structured_output(Dog, method="function_calling")
+    with pytest.raises(UnsupportedInput, match="'function_calling', got 'xml'"):
+        chat().with_structured_output(Dog, method="xml")  # type: ignore[arg-type]
     with pytest.raises(UnsupportedInput, match="Dog"):
         chat().with_structured_output("Dog")  # type: ignore[arg-type]
 
@@ -195,6 +196,85 @@ class TestResponseFormat:
     def test_that_is_unknown_is_refused(self, wish: dict[str, Any]) -> None:
         with pytest.raises(UnsupportedInput, match="response_format must be"):
             chat().invoke("hi", response_format=wish)
+
+
+def trained(*answers: str, name: str = "Dog", **settings: Any) -> ChatLocal:
+    """Over a model that was trained for tools; answers are the arguments of calls to `name`."""
+    calls = [f'<tool_call>\n{{"name": "{name}", "arguments": {answer}' for answer in answers or (TEXT,)]
+    whole = [f"{call}}}\n</tool_call>" if call.endswith("}") else call for call in calls]
+    return ChatLocal(engine=scripted_engine(*whole, template=HERMES, context_length=4096), **settings)
+
+
+class TestFunctionCalling:
+    @pytest.mark.parametrize("kind", SCHEMAS)
+    @pytest.mark.parametrize("strict", [None, True, False])
+    async def test_every_kind_of_schema(self, kind: str, strict: bool | None) -> None:
+        schema, expected = SCHEMAS[kind]
+        name = {"pydantic.v1": "OldDog", "typeddict": "DogDict"}.get(kind, "Dog")
+        model = trained(name=name)
+        chain = model.with_structured_output(schema, method="function_calling", strict=strict)
+        assert chain.invoke("Tell me about Harry.") == expected
+        assert await chain.ainvoke("Tell me about Harry.") == expected
+        constraint = json.loads(backend_of(model.engine).requests[-1].constraint_spec.source)
+        assert [set(own["properties"]) for own in constraint["schemas"].values()] == [{"name", "age", "foods"}]
+        assert f'"name": "{name}"' in prompt(model)
+
+        values = list(chain.stream("Tell me about Harry."))
+        assert len(values) > 3
+        assert values[-1] == expected
+        assert {type(value) for value in values} == {type(expected)}
+        assert [value async for value in chain.astream("Tell me about Harry.")] == values
+
+    def test_tells_traces_of_its_schema(self) -> None:
+        bound = trained().with_structured_output(Dog, method="function_calling").first  # type: ignore[attr-defined]
+        assert bound.kwargs["ls_structured_output_format"] == {"kwargs": {"method": "function_calling"}, "schema": Dog}
+        assert bound.kwargs["tool_choice"] == {"type": "function", "function": {"name": "Dog"}}
+
+    async def test_include_raw(self) -> None:
+        chain = trained().with_structured_output(Dog, method="function_calling", include_raw=True)
+        parts = list(chain.stream("?"))
+        for result in (chain.invoke("?"), await chain.ainvoke("?"), sum(parts[1:], start=parts[0])):
+            assert [call["args"] for call in result["raw"].tool_calls] == [DATA]
+            assert (result["parsed"], result["parsing_error"]) == (Dog(**DATA), None)
+
+    @pytest.mark.parametrize("wrong", [WRONG, '{"name": "Har', "{"])
+    async def test_a_wrong_call_is_raised(self, wrong: str) -> None:
+        chain = trained(wrong).with_structured_output(Dog, method="function_calling")
+        with pytest.raises(OutputParserException):
+            chain.invoke("?")
+        with pytest.raises(OutputInvalid):
+            await chain.ainvoke("?")
+        with pytest.raises(OutputInvalid) as caught:
+            list(chain.stream("?"))
+        assert caught.value.raw == wrong  # without the ending that keeps it from being read
+        raw = trained(wrong).with_structured_output(Dog, method="function_calling", include_raw=True)
+        for result in (raw.invoke("?"), list(raw.stream("?"))[-1]):
+            assert result["parsed"] is None
+            assert isinstance(result["parsing_error"], OutputInvalid)
+
+    def test_an_answer_without_a_call_is_raised(self) -> None:
+        engine = scripted_engine("I will not.", template=HERMES, context_length=4096)
+        with pytest.raises(OutputInvalid):
+            ChatLocal(engine=engine).with_structured_output(Dog, method="function_calling").invoke("?")
+
+    def test_streaming_inside_of_invoke_changes_nothing(self) -> None:
+        chain = trained(streaming=True).with_structured_output(Dog, method="function_calling")
+        assert chain.invoke("?") == Dog(**DATA)
+        cut = trained('{"name": "Har', streaming=True).with_structured_output(Dog, method="function_calling")
+        with pytest.raises(OutputInvalid):
+            cut.invoke("?")
+
+    def test_shows_the_model_what_was_wrong(self) -> None:
+        model = trained(WRONG, TEXT, max_retries=1)
+        assert model.with_structured_output(Dog, method="function_calling").invoke("Who is it?") == Dog(**DATA)
+        again = prompt(model)
+        assert again.index("Who is it?") < again.index('"age": "old"') < again.index("valid integer")
+        assert "<tool_response>" in again
+
+    @pytest.mark.parametrize("schema", [None, {"type": "array", "items": {"type": "integer"}}])
+    def test_wants_an_object(self, schema: Any) -> None:
+        with pytest.raises(UnsupportedInput, match=r"needs a schema|are an object"):
+            trained().with_structured_output(schema, method="function_calling")
 
 
 class TestRepair:
