@@ -62,9 +62,9 @@ class ChatLocal(BaseChatModel):
     so can `logprobs`, `top_logprobs`, `response_format`, `tools` with `tool_choice` and `parallel_tool_calls`, the
     older `functions` with `function_call`, and `model`; an unknown argument is an UnsupportedInput.
 
-    Calls are in the answer's `tool_calls`, and those that could not be read in its `invalid_tool_calls`. When chunks are
-    added up, an invalid call has its arguments with an ending that nothing reads as JSON; the text as it was written and
-    what is wrong with it stand in `response_metadata["invalid_tool_calls"]`. Thinking is in
+    Calls are in the answer's `tool_calls`, and those that could not be read in its `invalid_tool_calls`. When chunks
+    are added up, an invalid call has its arguments with an ending that nothing reads as JSON; the text as it was
+    written and what is wrong with it stand in `response_metadata["invalid_tool_calls"]`. Thinking is in
     `additional_kwargs["reasoning_content"]`.
 
     The errors are those of chatlocal.engine.errors; a prompt that is too long is also a ContextOverflowError.
@@ -416,8 +416,9 @@ def _as_call(schema: Schema) -> dict[str, Any]:
         raise UnsupportedInput(
             f"The arguments of a call are an object, and {schema.name} is not: use method='json_schema'."
         )
-    described = {"description": text for text in [schema.json_schema.get("description")] if text}
-    function = {"name": schema.name, **described, "parameters": schema.json_schema}
+    parameters = dict(schema.json_schema)
+    parameters.pop("title", None)
+    function = {"name": schema.name, "description": parameters.pop("description", ""), "parameters": parameters}
     return {
         "tools": [{"type": "function", "function": function}],
         "tool_choice": {"type": "function", "function": {"name": schema.name}},

@@ -1,4 +1,4 @@
-"""A chat template that knows tools, written as Qwen2.5's: with it an engine's answers have calls in <tool_call> tags."""
+"""A chat template that knows tools, as Qwen2.5's does: with it an engine's answers have calls in <tool_call> tags."""
 
 from __future__ import annotations
 

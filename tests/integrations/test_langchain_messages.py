@@ -22,7 +22,9 @@ from chatlocal import ChatLocal
 from chatlocal.engine import messages as engine
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.integrations.langchain_messages import to_chat_messages
-from tests.scripted import scripted_engine
+from tests.integrations.chatml_tools import HERMES
+from tests.scripted import backend_of, scripted_engine
+from tests.tiny import tiny_tokenizer
 
 CALL = {"name": "weather", "args": {"city": "北京"}, "id": "call_1", "type": "tool_call"}
 READ_CALL = engine.ToolCall("call_1", "weather", '{"city": "北京"}')
@@ -72,6 +74,90 @@ READ_CALL = engine.ToolCall("call_1", "weather", '{"city": "北京"}')
 )
 def test_one_message(message: BaseMessage, expected: engine.ChatMessage) -> None:
     assert to_chat_messages([message]) == (expected,)
+
+
+BROKEN = {"name": "weather", "args": '{"city": "Hang', "id": "call_2", "error": "cut", "type": "invalid_tool_call"}
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            AIMessage("", tool_calls=[CALL], invalid_tool_calls=[BROKEN]),
+            engine.ChatMessage("assistant", "", (READ_CALL, engine.ToolCall("call_2", "weather", '{"city": "Hang'))),
+        ),
+        # What looked like a call and has no name is told as text.
+        (
+            AIMessage("So: ", invalid_tool_calls=[{**BROKEN, "name": None, "id": None, "args": '{"nme": 1}'}]),
+            engine.ChatMessage("assistant", 'So: {"nme": 1}'),
+        ),
+        # Calls in content blocks alone, with ids and without.
+        (
+            AIMessage([{"type": "tool_use", "id": "", "name": name, "input": {}} for name in ("a", "b")]),
+            engine.ChatMessage("assistant", "", (engine.ToolCall("", "a", "{}"), engine.ToolCall("", "b", "{}"))),
+        ),
+        (
+            AIMessage([{"type": "tool_call_chunk", "id": "call_1", "name": "a", "args": '{"b', "index": 0}]),
+            engine.ChatMessage("assistant", "", (engine.ToolCall("call_1", "a", '{"b'),)),
+        ),
+        # OpenAI's own shape.
+        (
+            AIMessage(
+                "",
+                additional_kwargs={
+                    "tool_calls": [
+                        {
+                            "id": "call_1",
+                            "type": "function",
+                            "function": {"name": "weather", "arguments": '{"city": "北京"}'},
+                        }
+                    ]
+                },
+            ),
+            engine.ChatMessage("assistant", "", (READ_CALL,)),
+        ),
+        # A call in OpenAI's older interface that was cut is told once; a second call stands beside it.
+        (
+            AIMessage(
+                "",
+                additional_kwargs={"function_call": {"name": "weather", "arguments": '{"city": "Hang'}},
+                invalid_tool_calls=[BROKEN],
+            ),
+            engine.ChatMessage("assistant", "", (engine.ToolCall("call_2", "weather", '{"city": "Hang'),)),
+        ),
+        (
+            AIMessage("", additional_kwargs={"function_call": {"name": "time", "arguments": "{}"}}, tool_calls=[CALL]),
+            engine.ChatMessage("assistant", "", (engine.ToolCall("", "time", "{}"), READ_CALL)),
+        ),
+        (
+            ToolMessage(
+                [{"type": "text", "text": "no "}, {"type": "text", "text": "city"}],
+                tool_call_id="call_1",
+                status="error",
+                name="weather",
+            ),
+            engine.ChatMessage("tool", "Error: no city", tool_call_id="call_1", name="weather"),
+        ),
+    ],
+)
+def test_one_message_of_a_conversation_with_tools(message: BaseMessage, expected: engine.ChatMessage) -> None:
+    assert to_chat_messages([message]) == (expected,)
+
+
+def test_a_whole_conversation_with_tools_reaches_the_model() -> None:
+    written = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+    model = ChatLocal(engine=scripted_engine(written, template=HERMES, context_length=4096))
+    bound = model.bind_tools([{"name": "weather", "parameters": {"type": "object", "properties": {}}}])
+    question = HumanMessage("How is it in Rome?")
+    for version in ("v0", "v1"):
+        model.output_version = version
+        chunks = list(bound.stream([question]))
+        for called in (bound.invoke([question]), sum(chunks[1:], start=chunks[0])):
+            [call] = called.tool_calls
+            bound.invoke([question, called, ToolMessage("25 degrees", tool_call_id=call["id"])])
+            prompt = tiny_tokenizer().decode(backend_of(model.engine).requests[-1].prompt_ids)
+            assert prompt.index("in Rome?") < prompt.index(written) < prompt.index("25 degrees")
+            assert prompt.count(written) == 1
 
 
 @pytest.mark.parametrize("repeated", [True, False])
