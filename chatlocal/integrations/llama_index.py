@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,6 +29,7 @@ from chatlocal.engine.written_prompt import written_prompt
 from chatlocal.integrations.llama_index_answers import AnswerSoFar
 from chatlocal.integrations.llama_index_messages import from_engine, to_engine
 from chatlocal.integrations.llama_index_options import SAMPLING_NAMES, CallOptions, read_options
+from chatlocal.integrations.llama_index_react import react_step
 from chatlocal.integrations.llama_index_reporting import (
     reported,
     reported_async,
@@ -35,6 +37,7 @@ from chatlocal.integrations.llama_index_reporting import (
     reported_stream,
 )
 from chatlocal.integrations.llama_index_structured import StructuredPrediction
+from chatlocal.integrations.llama_index_tools import ToolCalling
 
 Response = TypeVar("Response")
 
@@ -49,16 +52,23 @@ _LOADING = (
     "num_threads",
     "template",
     "max_batch",
+    "tool_format",
+    "call_threshold",
 )
 
 
-class LocalLLM(StructuredPrediction):
+class LocalLLM(StructuredPrediction, ToolCalling):
     """A chat model in this process: `LocalLLM("path/or/hub-id")`, or `LocalLLM()` for the embedded default.
 
     The model is loaded at the first use; objects with the same loading options share it, and `engine=` puts one that
     is already there behind this object. Sampling arguments left out mean what the model's generation_config says, else
-    greedy. Every call takes them too, and `max_new_tokens`, `response_format`, `logprobs` and `top_logprobs`; the
-    errors are those of chatlocal.engine.errors, UnsupportedInput for an argument that is not known.
+    greedy. Every call takes them too, and `max_new_tokens`, `response_format`, `logprobs` and `top_logprobs`; chats
+    also take `tools`, `tool_choice`, `tool_required`, `parallel_tool_calls` and `allow_parallel_tool_calls`. The errors
+    are those of chatlocal.engine.errors, UnsupportedInput for an argument that is not known.
+
+    Any model calls tools: one that was not trained for them is told of them in words, and a call is demanded of it
+    where one scores above `call_threshold`. The core's ReActAgent describes its tools in a prompt of its own; with
+    `react_grammar` the steps that this prompt asks for come in the form that the agent reads.
 
     `system_prompt` opens every conversation and completion that does not open with it already. A completion is one
     user turn, put through `query_wrapper_prompt` if there is one. With `messages_to_prompt` or `completion_to_prompt`
@@ -84,6 +94,7 @@ class LocalLLM(StructuredPrediction):
     )
     timeout: float | None = Field(default=None, description="Seconds for one call.")
     context_window: int | None = Field(default=None, gt=0, description="Tokens to plan with instead of the model's.")
+    react_grammar: bool = Field(default=True, description="Hold the steps of the core's ReActAgent in their form.")
 
     device: str | None = Field(default=None, description="cuda, mps, cpu; None takes the best there is.")
     dtype: str | None = Field(default=None, description="float32, bfloat16, float16; None suits the hardware.")
@@ -95,6 +106,8 @@ class LocalLLM(StructuredPrediction):
     num_threads: int | None = Field(default=None, description="torch's thread count, for the whole process.")
     template: str | None = Field(default=None, description="Prompt family, Jinja template, or path to one.")
     max_batch: int | None = Field(default=None, description="Most requests that share a forward pass.")
+    tool_format: str | None = Field(default=None, description="How the model writes calls, a name of toolcalls.")
+    call_threshold: float | None = Field(default=None, description="Score from which on an untrained model must call.")
 
     _engine: Engine | None = PrivateAttr(default=None)
 
@@ -159,7 +172,7 @@ class LocalLLM(StructuredPrediction):
             context_window=window,
             num_output=self.max_tokens or max(1, min(limit, window // 2)),
             is_chat_model=True,
-            is_function_calling_model=False,
+            is_function_calling_model=True,
             model_name=engine.name if engine is not None else self.model or embedded.NAME,
             system_role=MessageRole.SYSTEM,
         )
@@ -227,6 +240,8 @@ class LocalLLM(StructuredPrediction):
         messages = list(messages)
         if not self._opens_with_system_prompt(messages):  # the core's own callers have put it there already
             messages = self._extend_messages(messages)
+        if self.react_grammar and not options.tools and kwargs.get("response_format") is None:
+            options = replace(options, spec=react_step(messages))
         asked = to_engine(messages)
         if options.schema is not None:
             asked = self.engine.ask_for_json(asked, options.schema)
@@ -238,6 +253,8 @@ class LocalLLM(StructuredPrediction):
     def _completion(
         self, prompt: str, formatted: bool, kwargs: dict[str, Any]
     ) -> tuple[Messages | Prompt, CallOptions]:
+        if kwargs.get("tools"):
+            raise UnsupportedInput("A completion has no place for tool calls: use chat, or leave the tools out.")
         if formatted:
             return self._written(prompt), self._options(kwargs)
         if self.completion_to_prompt not in (None, default_completion_to_prompt):
@@ -295,4 +312,12 @@ class LocalLLM(StructuredPrediction):
 
 def _engine_arguments(prompt: Messages | Prompt, options: CallOptions) -> dict[str, Any]:
     family = {} if isinstance(prompt, Prompt) else options.family
-    return {"spec": options.spec, "sampling": options.sampling, "timeout": options.timeout, **family}
+    return {
+        "tools": options.tools,
+        "tool_choice": options.tool_choice,
+        "parallel_tool_calls": options.parallel,
+        "spec": options.spec,
+        "sampling": options.sampling,
+        "timeout": options.timeout,
+        **family,
+    }

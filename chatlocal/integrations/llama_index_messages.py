@@ -24,14 +24,38 @@ def to_engine(messages: Sequence[LlamaIndexMessage]) -> tuple[ChatMessage, ...]:
 
 
 def from_engine(messages: Iterable[ChatMessage]) -> list[LlamaIndexMessage]:
-    """Text messages as LlamaIndex has them, for a `messages_to_prompt` of the user's."""
-    return [LlamaIndexMessage(role=message.role, content=message.text) for message in messages]
+    """Messages without pictures as LlamaIndex has them, for a `messages_to_prompt` of the user's."""
+    return [
+        LlamaIndexMessage(
+            role=message.role,
+            blocks=[
+                *([ThinkingBlock(content=message.reasoning)] if message.reasoning else []),
+                TextBlock(text=message.text),
+                *(
+                    ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
+                    for call in message.tool_calls
+                ),
+            ],
+            additional_kwargs={
+                name: value for name in ("tool_call_id", "name") if (value := getattr(message, name)) is not None
+            },
+        )
+        for message in messages
+    ]
+
+
+def calls_of(message: LlamaIndexMessage) -> tuple[ToolCall, ...]:
+    """The calls of a message: its blocks, else those that other integrations leave in additional_kwargs."""
+    blocks = tuple(_call(block) for block in message.blocks if isinstance(block, ToolCallBlock))
+    if blocks:
+        return blocks
+    listed = [_plain(call) for call in message.additional_kwargs.get("tool_calls") or ()]
+    return ChatMessage.of({"role": "assistant", "tool_calls": listed}).tool_calls
 
 
 def _message(message: LlamaIndexMessage) -> ChatMessage:
     texts: list[str] = []
     images: list[Part] = []
-    calls: list[ToolCall] = []
     thoughts: list[str] = []
     for block in message.blocks:
         match block:
@@ -42,7 +66,7 @@ def _message(message: LlamaIndexMessage) -> ChatMessage:
             case ThinkingBlock():
                 thoughts.append(block.content or "")
             case ToolCallBlock():
-                calls.append(_call(block))
+                pass  # below, with the calls that stand elsewhere
             case CachePoint():
                 pass  # only a hint to servers, and it has no text
             case _:
@@ -50,14 +74,16 @@ def _message(message: LlamaIndexMessage) -> ChatMessage:
                     f"The {message.role.value} message carries a {type(block).__name__}, which cannot be read here: use"
                     " TextBlock, or put its content into the text."
                 )
-    text = "\n".join(texts)
     extra = message.additional_kwargs
-    # The role's spelling and calls in OpenAI's shape are read where all front ends read them.
+    if broken := [call["raw"] for call in extra.get("invalid_tool_calls") or ()]:
+        texts = [*filter(None, texts), *broken]  # the model said so, if not as a call
+    text = "\n".join(texts)
+    # The role's spelling is read where all front ends read it.
     return ChatMessage.of(
         {
             "role": message.role.value,
             "content": (text, *images) if images else text if texts else None,
-            "tool_calls": calls or [_plain(call) for call in extra.get("tool_calls") or ()],
+            "tool_calls": calls_of(message),
             "tool_call_id": extra.get("tool_call_id"),
             "name": extra.get("name"),
             "reasoning": "".join(thoughts) or None,

@@ -31,8 +31,9 @@ _TOOL_ARGUMENTS = ("tool_required", "tool_choice", "allow_parallel_tool_calls")
 class StructuredPrediction(LLM):
     """Structured prediction over the chat endpoints with a JSON schema as `response_format`.
 
-    This is the DEFAULT program mode; the other modes go to the core's programs. An answer that does not fit the class
-    (only one that was cut off can) raises OutputInvalid with the raw text.
+    This is the DEFAULT program mode. The other modes go to the core's programs: LLM asks in the prompt and parses,
+    FUNCTION and OPENAI demand a call of a function that has the class for its arguments. An answer that does not fit
+    the class (only one that was cut off can) raises OutputInvalid with the raw text.
     """
 
     def structured_predict(
@@ -44,7 +45,7 @@ class StructuredPrediction(LLM):
     ) -> Model:
         """An object of `output_cls`; `llm_kwargs` go to `chat`, `prompt_args` fill the prompt."""
         if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
-            other: Model = super().structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+            other: Model = LLM.structured_predict(self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args)
             return other
         _started(output_cls, prompt, prompt_args)
         response = self.chat(self._request(prompt, prompt_args), **_arguments(output_cls, llm_kwargs))
@@ -59,7 +60,9 @@ class StructuredPrediction(LLM):
     ) -> Model:
         """`structured_predict` for an event loop."""
         if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
-            other: Model = await super().astructured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+            other: Model = await LLM.astructured_predict(
+                self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args
+            )
             return other
         _started(output_cls, prompt, prompt_args)
         response = await self.achat(self._request(prompt, prompt_args), **_arguments(output_cls, llm_kwargs))
@@ -74,7 +77,9 @@ class StructuredPrediction(LLM):
     ) -> Generator[Model | FlexibleModel, None, None]:
         """Growing partial objects (FlexibleModel, fields not yet written are None), then the object of `output_cls`."""
         if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
-            yield from super().stream_structured_predict(output_cls, prompt, llm_kwargs, **prompt_args)
+            yield from LLM.stream_structured_predict(
+                self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args
+            )
             return
         _started(output_cls, prompt, prompt_args)
         partials = _Partials(output_cls)
@@ -98,8 +103,8 @@ class StructuredPrediction(LLM):
     ) -> AsyncGenerator[Model | FlexibleModel, None]:
         """`stream_structured_predict` for an event loop."""
         if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
-            others: AsyncGenerator[Model | FlexibleModel, None] = await super().astream_structured_predict(
-                output_cls, prompt, llm_kwargs, **prompt_args
+            others: AsyncGenerator[Model | FlexibleModel, None] = await LLM.astream_structured_predict(
+                self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args
             )
             return others
         return self._astream_structured(output_cls, prompt, llm_kwargs, prompt_args)
@@ -123,6 +128,12 @@ class StructuredPrediction(LLM):
             await responses.aclose()
         yield _progress(result := _read(output_cls, response))
         _ended(result)
+
+    def _for_programs(self) -> LLM:
+        """This object as the core's programs take it: the one for OPENAI takes OpenAI's class alone."""
+        if self.pydantic_program_mode != PydanticProgramMode.OPENAI:
+            return self
+        return self.model_copy(update={"pydantic_program_mode": PydanticProgramMode.FUNCTION})
 
     def _request(self, prompt: BasePromptTemplate, prompt_args: dict[str, Any]) -> list[ChatMessage]:
         return self._extend_messages(prompt.format_messages(llm=self, **prompt_args))

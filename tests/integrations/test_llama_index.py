@@ -264,7 +264,7 @@ def test_metadata_comes_from_the_engine() -> None:
     metadata = LocalLLM(engine=scripted_engine("Hi", name="tiny")).metadata
     assert metadata.context_window == 512  # the tiny tokenizer's model_max_length
     assert metadata.num_output == 256  # half of it, so that there is room for a prompt
-    assert (metadata.is_chat_model, metadata.is_function_calling_model) == (True, False)
+    assert (metadata.is_chat_model, metadata.is_function_calling_model) == (True, True)
     assert (metadata.model_name, metadata.system_role) == ("tiny", MessageRole.SYSTEM)
 
 

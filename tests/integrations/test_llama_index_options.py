@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from llama_index.core.tools import FunctionTool
 
 from chatlocal.engine.constraints import json_schema
 from chatlocal.engine.errors import UnsupportedInput
@@ -65,8 +66,7 @@ def test_two_names_for_one_limit() -> None:
     "given",
     [
         {"tools": None, "tool_choice": None},
-        {"tools": [], "tool_choice": "auto"},
-        {"tool_required": False, "allow_parallel_tool_calls": True, "parallel_tool_calls": False},
+        {"tools": [], "tool_required": False, "allow_parallel_tool_calls": True},
         {"extra_headers": {"anthropic-beta": "prompt-caching-2024-07-31"}},
     ],
 )
@@ -74,13 +74,101 @@ def test_what_the_core_sends_to_every_model_is_taken(given: dict[str, Any]) -> N
     assert read_options({}, given) == read_options({}, {})
 
 
+def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+ADD = {
+    "name": "add",
+    "parameters": {
+        "type": "object",
+        "properties": {"a": {"title": "A", "type": "integer"}, "b": {"title": "B", "type": "integer", "default": 0}},
+        "required": ["a"],
+    },
+}
+
+
+@pytest.mark.parametrize("tool", [FunctionTool.from_defaults(add), ADD, {"type": "function", "function": ADD}])
+def test_tools_of_the_core_and_in_openai_shape(tool: Any) -> None:
+    (read,) = read_options({}, {"tools": [tool]}).tools
+    assert (read.name, read.parameters) == ("add", ADD["parameters"])
+
+
+def test_a_tool_keeps_its_name_and_its_whole_description() -> None:
+    """The core's own conversion puts `get_pi_` for `get(pi)` and refuses more than 1024 characters."""
+    tool = FunctionTool.from_defaults(add, name="get(pi)", description="Long. " * 300)
+    (read,) = read_options({}, {"tools": [tool]}).tools
+    assert (read.name, read.description) == ("get(pi)", "Long. " * 300)
+
+
+FORCED = {"type": "function", "function": {"name": "add"}}
+
+
 @pytest.mark.parametrize(
-    "given",
-    [{"tools": [{"name": "add"}]}, {"tool_choice": "any"}, {"tool_choice": {"name": "add"}}, {"tool_required": True}],
+    ("given", "choice"),
+    [
+        ({}, None),
+        ({"tool_choice": "auto"}, "auto"),
+        ({"tool_required": False, "tool_choice": "none"}, "none"),
+        ({"tool_required": True}, "required"),
+        ({"tool_required": True, "tool_choice": "auto"}, "required"),
+        ({"tool_required": True, "tool_choice": "add"}, "add"),
+        ({"tool_required": True, "tool_choice": FORCED}, FORCED),
+        ({"tool_required": False, "tool_choice": "required"}, "required"),
+    ],
 )
-def test_tools_are_refused(given: dict[str, Any]) -> None:
-    with pytest.raises(UnsupportedInput, match="tools"):
+def test_two_ways_to_demand_a_call(given: dict[str, Any], choice: Any) -> None:
+    assert read_options({}, {"tools": [ADD], **given}).tool_choice == choice
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tool_choice": "any"}, "there are no tools"),
+        ({"tool_required": True}, "there are no tools"),
+        ({"tool_choice": {"name": "add"}}, "asks for 'add' and the tools are none"),
+        ({"tools": [ADD], "tool_choice": "sub"}, "asks for 'sub' and the tools are add"),
+        ({"tools": [ADD], "tool_choice": "none", "tool_required": True}, "forbids one"),
+        ({"tools": [ADD, ADD]}, "Two tools"),
+        ({"tools": ADD}, "Tools come as a list"),
+        ({"tools": [add]}, "A tool needs a name"),
+    ],
+)
+def test_what_tools_cannot_fulfil_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedInput, match=message):
         read_options({}, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "parallel"),
+    [
+        ({}, None),
+        ({"allow_parallel_tool_calls": True}, None),
+        ({"allow_parallel_tool_calls": False}, False),
+        ({"parallel_tool_calls": True}, True),
+        ({"parallel_tool_calls": False, "allow_parallel_tool_calls": True}, False),
+        ({"parallel_tool_calls": True, "allow_parallel_tool_calls": False}, True),
+    ],
+)
+def test_a_permission_and_a_wish_for_several_calls(given: dict[str, Any], parallel: bool | None) -> None:
+    assert read_options({}, given).parallel is parallel
+
+
+def test_a_schema_is_not_asked_for_where_a_call_is_demanded() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "Dog", "schema": SCHEMA}}
+    assert read_options({}, {"response_format": form, "tools": [ADD]}).schema == SCHEMA
+    demanded = read_options({}, {"response_format": form, "tools": [ADD], "tool_choice": "required"})
+    assert demanded.schema is None
+
+
+@pytest.mark.parametrize("endpoint", ["complete", "stream_complete"])
+@pytest.mark.parametrize("formatted", [False, True])
+def test_a_completion_takes_no_tools(endpoint: str, formatted: bool) -> None:
+    llm = LocalLLM(engine=scripted_engine("Hi"))
+    with pytest.raises(UnsupportedInput, match="use chat"):
+        getattr(llm, endpoint)("Hello", formatted=formatted, tools=[ADD])
+    assert backend_of(llm.engine).requests == []
 
 
 def test_response_format() -> None:
