@@ -15,7 +15,7 @@ from chatlocal.engine.messages import ToolCall
 # The formats that leave nothing out; a ReAct answer ends at its call, whatever the model writes further.
 LOSSLESS = (
     *("hermes", "qwen3_coder", "mistral", "llama3", "pythonic", "chatglm3", "glm4", "glm4.5"),
-    *("deepseek_v3", "deepseek_v3.1", "deepseek_r1"),
+    *("deepseek_v3", "deepseek_v3.1", "deepseek_r1", "prompted"),
 )
 
 # What the formats write around payload, and what models confuse it with.
