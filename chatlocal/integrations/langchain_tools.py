@@ -26,8 +26,12 @@ def openai_tools(tools: Iterable[Any], strict: bool | None = None) -> list[dict[
 
 
 def read_choice(choice: Any, tools: Iterable[Tool | Mapping[str, Any]]) -> ToolChoice:
-    """What a call may or must call. UnsupportedInput for a name that none of the tools has."""
-    return read_tool_choice(choice, [Tool.of(tool) for tool in tools])
+    """What a call may or must call. UnsupportedInput for a name that none of the tools has.
+
+    Two tools of one name are refused by the call, and not here: LangChain's users bind a class and its schema.
+    """
+    named = {tool.name: tool for tool in map(Tool.of, tools)}
+    return read_tool_choice(choice, list(named.values()))
 
 
 def _openai_tool(tool: Any, strict: bool | None) -> dict[str, Any]:

@@ -16,28 +16,6 @@ from chatlocal import ChatLocal, Engine
 from chatlocal.engine.shared import shared_engine
 from tests.tiny import save_tiny
 
-NEED_TOOLS = {
-    "test_agent_loop",
-    "test_bind_runnables_as_tools",
-    "test_bind_tool_pydantic",
-    "test_structured_few_shot_examples",
-    "test_tool_calling",
-    "test_tool_calling_async",
-    "test_tool_calling_with_no_arguments",
-    "test_tool_choice",
-    "test_tool_message_error_status",
-    "test_tool_message_histories_list_content",
-    "test_tool_message_histories_string_content",
-    "test_unicode_tool_call_integration",
-    "test_with_structured_output",  # tries method="function_calling" too
-}
-
-
-@pytest.fixture(autouse=True)
-def _tools_come_later(request: pytest.FixtureRequest) -> None:
-    if getattr(request.node, "originalname", None) in NEED_TOOLS:
-        request.applymarker(pytest.mark.xfail(reason="ChatLocal does not take tools yet", strict=True))
-
 
 class TestUnit(ChatModelUnitTests):
     @property
@@ -67,9 +45,9 @@ class TestUnit(ChatModelUnitTests):
 class TestIntegration(ChatModelIntegrationTests):
     @pytest.fixture(autouse=True)
     def _embedded(self, request: pytest.FixtureRequest, embedded_engine: Engine) -> None:
-        whole = "structured" in request.node.name or "json" in request.node.name
-        # A structured answer must come to its end, and a small model that decodes greedily may repeat itself for ever;
-        # for the others a few tokens show as much as many.
+        whole = any(word in request.node.name for word in ("structured", "json", "tool", "agent"))
+        # A call or structured answer must come to its end, and a small model that decodes greedily may repeat itself
+        # for ever; for the others a few tokens show as much as many.
         limits = {"max_tokens": 100, "repetition_penalty": 1.1} if whole else {"max_tokens": 8}
         self.settings = {"engine": embedded_engine, "timeout": 250, **limits}
 

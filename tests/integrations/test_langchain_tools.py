@@ -132,9 +132,10 @@ class TestTools:
         with pytest.raises(UnsupportedInput, match="as a list"):
             chat().bind_tools("weather")
 
-    def test_of_one_name_are_refused(self) -> None:
+    def test_of_one_name_are_refused_by_the_call(self) -> None:
+        bound = chat().bind_tools([weather, weather])
         with pytest.raises(UnsupportedInput, match="'weather'"):
-            chat().bind_tools([weather, weather])
+            bound.invoke("hi")
 
     def test_may_be_none(self) -> None:
         model = chat('{"a": 1}')
