@@ -162,6 +162,8 @@ def _arguments(output_cls: type[BaseModel], llm_kwargs: dict[str, Any] | None) -
     given = {name: value for name, value in (llm_kwargs or {}).items() if name not in _TOOL_ARGUMENTS}
     if "response_format" in given:
         raise UnsupportedInput("Structured prediction sets response_format itself: leave it out of llm_kwargs.")
+    if given.get("tools"):
+        raise UnsupportedInput("Structured prediction calls no tools: leave them out of llm_kwargs.")
     if not isinstance(output_cls, type) or not hasattr(output_cls, "model_json_schema"):
         raise UnsupportedInput(f"Structured prediction takes a Pydantic model class, got {output_cls!r:.80}.")
     schema = {"name": output_cls.__name__, "schema": output_cls.model_json_schema()}

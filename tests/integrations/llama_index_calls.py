@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from llama_index.core.instrumentation.events.base import BaseEvent
 from llama_index_instrumentation import get_dispatcher
 
 from chatlocal.integrations.llama_index import LocalLLM
-from tests.scripted import backend_of
+from tests.scripted import Script, backend_of, scripted_engine
 from tests.tiny import tiny_tokenizer
 
 HELLO = [ChatMessage(role="user", content="Hello")]
@@ -21,6 +22,7 @@ HELLO_PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
 
 CHAT = ("chat", "achat", "stream_chat", "astream_chat")
 COMPLETE = ("complete", "acomplete", "stream_complete", "astream_complete")
+TOOL_CHAT = ("chat_with_tools", "achat_with_tools", "stream_chat_with_tools", "astream_chat_with_tools")
 PATIENCE = 10.0  # seconds after which a wait that would last for ever fails its test
 
 STREAMS = ("stream_chat", "astream_chat", "stream_complete", "astream_complete")
@@ -49,6 +51,28 @@ def text_of(response: Any) -> str:
 def prompts(llm: LocalLLM) -> list[str]:
     """The prompts that reached the scripted backend, as text."""
     return [str(tiny_tokenizer().decode(request.prompt_ids)) for request in backend_of(llm.engine).requests]
+
+
+def tool_llm(
+    *answers: str | Script, words: bool = False, context_length: int = 8192, delay: float = 0.0, **settings: Any
+) -> LocalLLM:
+    """A model that was trained for tools and gives these answers in turn; its calls are lines, as Qwen-1 writes them.
+
+    `words`: one that was not, and is told of tools in words; its calls stand in tags.
+    """
+    template = None if words else "qwen"
+    engine = scripted_engine(*answers, delay=delay, context_length=context_length, template=template)
+    return LocalLLM(engine=engine, **settings)
+
+
+def tool_call(name: str, arguments: dict[str, Any], thought: str = "I need a tool.") -> str:
+    """A call as Qwen-1 writes it."""
+    return f"Thought: {thought}\nAction: {name}\nAction Input: {json.dumps(arguments)}"
+
+
+def final_answer(text: str, thought: str = "I know the answer.") -> str:
+    """An answer as Qwen-1 writes it where it might have called a tool."""
+    return f"Thought: {thought}\nFinal Answer: {text}"
 
 
 async def until(condition: Callable[[], bool]) -> None:
