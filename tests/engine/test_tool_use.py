@@ -180,9 +180,8 @@ def test_stops_end_the_text_and_no_call() -> None:
     engine = react(REACT)
     (call,) = engine.generate(HI, tools=[WEATHER], sampling=Sampling(stop=("Rome", "look"))).message.tool_calls
     assert call.arguments == '{"city": "Rome"}'
-    finish: Any = list(react("Final Answer: one two three").stream(HI, tools=[NOW], sampling=Sampling(stop=(" two",))))[
-        -1
-    ]
+    two = Sampling(stop=(" two",))
+    finish: Any = list(react("Final Answer: one two three").stream(HI, tools=[NOW], sampling=two))[-1]
     assert (finish.reason, finish.stop) == ("stop", " two")
     assert react("one two three").generate(HI, tools=[NOW], sampling=two).message.text == "one"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from chatlocal.engine.constraints import Opening, Spec, marked
+from chatlocal.engine.errors import UnsupportedSchema
 from chatlocal.engine.messages import Tool
 from chatlocal.engine.toolcalls.writing import as_json
 
@@ -60,6 +61,16 @@ class CallGrammar:
         """A JSON value that fits a schema."""
         self._schemas[f"schema_{len(self._schemas)}"] = schema
         return f"schema_{len(self._schemas) - 1}"
+
+    def arguments(self, tool: Tool) -> str:
+        """The arguments of a call to a tool as one JSON object, whether or not its parameters say that they are one.
+
+        UnsupportedSchema for parameters of another type.
+        """
+        kind = tool.parameters.get("type", "object")
+        if kind != "object" and "object" not in kind:
+            raise UnsupportedSchema("type", "", f"the parameters of {tool.name} are {kind!r}: arguments are an object")
+        return self.json({**tool.parameters, "type": "object"})
 
     def leave(self, keyword: str) -> None:
         """A keyword of a schema that the rules do not enforce: the finished call is to be checked."""
@@ -122,5 +133,5 @@ def call_object(grammar: CallGrammar, tools: Iterable[Tool], arguments: str) -> 
     """A call as a JSON object: its name, and its arguments under a key of that name."""
     opening, key, closing = '{"name": ', f', "{arguments}": ', literal("}")
     return grammar.rule(
-        *(f"{literal(opening, as_json(tool.name), key)} {grammar.json(tool.parameters)} {closing}" for tool in tools)
+        *(f"{literal(opening, as_json(tool.name), key)} {grammar.arguments(tool)} {closing}" for tool in tools)
     )

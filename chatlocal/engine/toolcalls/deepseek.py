@@ -84,7 +84,7 @@ class DeepSeekV3(_DeepSeek):
         """Calls on lines of their own."""
         kind = f"{literal(_KIND)} {grammar.mark(_NAME)}"
         opening, closing = f"\n{_FENCE_OPEN}\n", literal("\n", _FENCE)
-        calls = (f"{kind} {literal(tool.name, opening)} {grammar.json(tool.parameters)} {closing}" for tool in tools)
+        calls = (f"{kind} {literal(tool.name, opening)} {grammar.arguments(tool)} {closing}" for tool in tools)
         return self._calls(grammar, calls, "\n")
 
 
@@ -101,9 +101,7 @@ class DeepSeekV31(_DeepSeek):
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """Calls one behind the other."""
         name = grammar.mark(_NAME)
-        return self._calls(
-            grammar, (f"{literal(tool.name)} {name} {grammar.json(tool.parameters)}" for tool in tools), ""
-        )
+        return self._calls(grammar, (f"{literal(tool.name)} {name} {grammar.arguments(tool)}" for tool in tools), "")
 
 
 def _checked(call: ToolCall, format: str) -> str:

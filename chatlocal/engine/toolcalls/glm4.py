@@ -42,7 +42,7 @@ class GLM4(ToolFormat):
 
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """One call, at the start of the answer."""
-        return [Way(f"{tool.name}\n", grammar.json(tool.parameters), "start") for tool in tools]
+        return [Way(f"{tool.name}\n", grammar.arguments(tool), "start") for tool in tools]
 
     def _is_call(self, source: Source, out: Output) -> Reading[bool]:
         """Whether a name and the beginning of a JSON object go on; nothing is read. The name need not be declared."""

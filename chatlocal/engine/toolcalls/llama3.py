@@ -59,7 +59,7 @@ class Llama3(ToolFormat):
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """One object, which is what the chat template takes; behind the tag or as a <function=> tag where the model
         begins so."""
-        arguments = [(tool.name, grammar.json(tool.parameters)) for tool in tools]
+        arguments = [(tool.name, grammar.arguments(tool)) for tool in tools]
         key, closing = '", "parameters": ', literal("}")
         call = grammar.rule(*(f"{literal(as_json(name)[1:-1], key)} {schema} {closing}" for name, schema in arguments))
         tagged = (Way(f"{_OPEN}{name}>", f"{schema} {literal(_CLOSE)}", offered=False) for name, schema in arguments)

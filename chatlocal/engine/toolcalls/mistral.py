@@ -46,7 +46,7 @@ class Mistral(ToolFormat):
         """A name and its arguments where the vocabulary has a token between the two, a list where it has none."""
         if _ARGUMENTS in grammar.marks:
             call = grammar.rule(
-                *(f"{literal(tool.name)} {grammar.mark(_ARGUMENTS)} {grammar.json(tool.parameters)}" for tool in tools)
+                *(f"{literal(tool.name)} {grammar.mark(_ARGUMENTS)} {grammar.arguments(tool)}" for tool in tools)
             )
             return [Way(_CALLS, grammar.repeated(call, grammar.mark(_CALLS)))]
         # Sentencepiece puts a space behind the mark.

@@ -74,7 +74,7 @@ class QwenReact(ToolFormat):
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """One call from the label of its action on; a demanded one has a thought before it."""
         label = "\nAction Input: "
-        call = grammar.rule(*(f"{literal(' ', tool.name, label)} {grammar.json(tool.parameters)}" for tool in tools))
+        call = grammar.rule(*(f"{literal(' ', tool.name, label)} {grammar.arguments(tool)}" for tool in tools))
         opening = "" if grammar.opened.strip() else literal("Thought:")
         thought = grammar.terminal(f"/ [^\\n]{{1,{_LONGEST_THOUGHT}}}/")
         demanded = Way("Action:", call, "line", before=f'{opening} {thought} "\\n"')

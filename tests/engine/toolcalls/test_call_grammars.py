@@ -170,6 +170,23 @@ def test_names_that_need_care(format: str) -> None:
         assert demanded(format, tools).accepts(written(format, call(tool.name)))
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "parameters", [{}, {"properties": {"a": {"type": "integer"}}}, {"type": ["object", "null"], "properties": {}}]
+)
+def test_arguments_are_an_object_whatever_the_schema_says(format: str, parameters: dict[str, Any]) -> None:
+    constraint = demanded(format, [Tool("f", "", parameters)])
+    assert constraint.accepts(written(format, call("f")))
+    parsed = toolcalls.get(format).parse(walk(constraint, PLAIN, 1))
+    assert [isinstance(json.loads(each.arguments), dict) for each in parsed.calls][:1] == [True]
+
+
+@pytest.mark.parametrize("format", ["hermes", "mistral", "qwen_react"])
+def test_parameters_that_are_no_object_are_refused(format: str) -> None:
+    with pytest.raises(UnsupportedSchema, match="the parameters of f are 'array'"):
+        demanded(format, [Tool("f", "", {"type": "array"})])
+
+
 @pytest.mark.parametrize("format", ONE_BY_ONE)
 def test_arguments_that_cannot_be_put_one_by_one_are_refused_by_name(format: str) -> None:
     either = {"type": "object", "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
