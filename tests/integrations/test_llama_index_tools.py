@@ -225,7 +225,7 @@ def test_an_answer_in_a_form_beside_tools() -> None:
     (request,) = backend_of(llm.engine).requests
     assert request.constraint_spec is not None
     assert request.constraint_spec.kind == "either"
-    assert "JSON" in prompts(llm)[0]
+    assert "Answer as JSON that fits this JSON schema" in prompts(llm)[0]
 
 
 TWO = "".join(
