@@ -5,56 +5,23 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import threading
-import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, NoReturn
 
 from chatlocal.engine import families, loading
-from chatlocal.engine.answer import AnswerReader
 from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.context_length import context_length
-from chatlocal.engine.errors import ContextOverflow, EngineClosed, UnsupportedInput
+from chatlocal.engine.errors import EngineClosed, UnsupportedInput
 from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
-from chatlocal.engine.generation_defaults import complete, end_ids
 from chatlocal.engine.instructions import ask_for_json
-from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
+from chatlocal.engine.messages import ChatMessage, Sampling, read_tools
+from chatlocal.engine.preparation import Messages as Messages
+from chatlocal.engine.preparation import Preparation, Prepared, Tools, Wish, deadline_of
 from chatlocal.engine.prompt_description import described_prompts
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
 from chatlocal.engine.runtime.backend import Backend, Request
-from chatlocal.engine.tool_use import ToolUse
-from chatlocal.engine.toolcalls.decision import DEFAULT_THRESHOLD, wanted_tools
-from chatlocal.engine.toolcalls.tool_choice import read_tool_choice
-
-Messages = Iterable[ChatMessage | Mapping[str, Any]]
-Tools = Sequence[Tool | Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """What one call asks for; `deadline` is on the clock of time.monotonic."""
-
-    messages: Messages | Prompt
-    tools: Tools | None
-    tool_choice: Any
-    parallel: bool | None
-    spec: Spec | None
-    sampling: Sampling | None
-    options: Mapping[str, Any]
-    deadline: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """`undecided` is the wish where it is to be decided yet whether the answer is a call."""
-
-    request: Request
-    reader: AnswerReader
-    deadline: float | None
-    undecided: _Wish | None = None
 
 
 class Engine:
@@ -92,8 +59,14 @@ class Engine:
         self._generation_config = getattr(model, "generation_config", None)
         self.context_length = context_length(self._config, tokenizer)
         self._choice = families.resolve(tokenizer, self._config, template)
-        self._tool_use = ToolUse(self._choice.family, tokenizer, tool_format)
-        self._call_threshold = DEFAULT_THRESHOLD if call_threshold is None else call_threshold
+        self._preparation = Preparation(
+            self._choice.family,
+            tokenizer,
+            generation_config=self._generation_config,
+            context_length=self.context_length,
+            tool_format=tool_format,
+            call_threshold=call_threshold,
+        )
         if backend is None:
             # Imported here so that an engine over another backend does without the torch runtime.
             from chatlocal.engine.runtime.torch_backend import TorchBackend
@@ -151,12 +124,13 @@ class Engine:
         seconds from this call, `options` go to the prompt family.
         Raises ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema before any work.
         """
-        wish = _Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, _deadline(timeout))
-        return self._stream(self._prepare(wish))
+        deadline = deadline_of(timeout)
+        wish = Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, deadline)
+        return self._stream(self._prepared(wish))
 
-    def _stream(self, prepared: _Prepared) -> Iterator[Event]:
+    def _stream(self, prepared: Prepared) -> Iterator[Event]:
         if prepared.undecided is not None:
-            prepared = self._decide(prepared.undecided)
+            prepared = self._preparation.decided(prepared.undecided, self.backend.score)
         incoming = arrivals(self.backend.submit(prepared.request), prepared.deadline)
         try:
             for token_event in incoming:
@@ -180,12 +154,13 @@ class Engine:
         **options: Any,
     ) -> AsyncIterator[Event]:
         """`stream` for an event loop, which is never blocked; cancelling the task frees the slot within one step."""
-        wish = _Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, _deadline(timeout))
-        return self._astream(self._prepare(wish))
+        deadline = deadline_of(timeout)
+        wish = Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, deadline)
+        return self._astream(self._prepared(wish))
 
-    async def _astream(self, prepared: _Prepared) -> AsyncIterator[Event]:
+    async def _astream(self, prepared: Prepared) -> AsyncIterator[Event]:
         if prepared.undecided is not None:
-            prepared = await asyncio.to_thread(self._decide, prepared.undecided)
+            prepared = await asyncio.to_thread(self._preparation.decided, prepared.undecided, self.backend.score)
         await self._compile(prepared.request)
         incoming = async_arrivals(self.backend.submit(prepared.request), prepared.deadline)
         try:
@@ -214,12 +189,12 @@ class Engine:
 
     def render(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> Prompt:
         """The prompt of these messages, in the family that was chosen for the model; a Prompt is one already."""
-        if isinstance(messages, Prompt):
-            if tools or options:
-                raise UnsupportedInput("A Prompt is written already: tools and the family's options cannot change it.")
-            return messages
-        turns, shown = self._tool_use.conversation(messages, read_tools(tools))
-        return self._choice.family.render(turns, shown or None, **options)
+        return self._preparation.render(messages, read_tools(tools), options)
+
+    def _prepared(self, wish: Wish) -> Prepared:
+        if self._closed:
+            raise EngineClosed("This engine was closed: load it again with Engine.load.")
+        return self._preparation.prepared(wish)
 
     def ask_for_json(self, messages: Messages, schema: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
         """The messages with the request for an answer of this JSON Schema, worded for this model.
@@ -227,7 +202,7 @@ class Engine:
         Wording alone: pass a `spec` to `stream` to have the schema enforced. Models that were not trained for tools
         get worked examples where the prompt stays within half of the context.
         """
-        if not self._tool_use.worded:
+        if not self._preparation.tool_use.worded:
             return ask_for_json(messages, schema, trained=True)
         asked = ask_for_json(messages, schema)
         if self.context_length and self.count_tokens(asked, merge_system=True) > self.context_length // 2:
@@ -243,7 +218,7 @@ class Engine:
         described: dict[str, Any] = {
             "model": self.name,
             **described_prompts(self._choice, self.tokenizer, self._generation_config),
-            "tool_format": f"{self._tool_use.format.name}: {self._tool_use.why}",
+            "tool_format": f"{self._preparation.tool_use.format.name}: {self._preparation.tool_use.why}",
             "context_length": self.context_length,
             "notes": list(self._notes),
         }
@@ -282,54 +257,6 @@ class Engine:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _decide(self, wish: _Wish) -> _Prepared:
-        """For a model that never begins a call by itself: demand one where it scores high enough, else ask for text."""
-        assert not isinstance(wish.messages, Prompt)
-        wanted = wanted_tools(
-            read_messages(wish.messages),
-            read_tools(wish.tools),
-            family=self._choice.family,
-            tokenizer=self.tokenizer,
-            score=self.backend.score,
-            threshold=self._call_threshold,
-        )
-        return self._prepare(replace(wish, tools=wanted, tool_choice="required" if wanted else "none"))
-
-    def _prepare(self, wish: _Wish) -> _Prepared:
-        if self._closed:
-            raise EngineClosed("This engine was closed: load it again with Engine.load.")
-        _check_kinds(wish.spec, wish.sampling)
-        sampling = wish.sampling or Sampling()
-        choice = read_tool_choice(wish.tool_choice, read_tools(wish.tools))
-        prompt = self.render(wish.messages, choice.tools, **wish.options)
-        ids = prompt.ids(self.tokenizer)
-        if not ids:
-            raise UnsupportedInput("The prompt is empty: there is nothing that the model could continue.")
-        room = self.context_length - len(ids) if self.context_length else 2**31
-        if room < 1:
-            raise ContextOverflow(len(ids), self.context_length or 0)
-        plan = self._tool_use.plan(prompt, choice, wish.parallel, wish.spec)
-        ends = end_ids(self.tokenizer, self._generation_config, prompt.stop_ids(self.tokenizer))
-        request = Request(
-            prompt_ids=ids,
-            sampling=complete(replace(sampling, stop=()), self._generation_config, room),
-            stop_ids=ends,
-            constraint_spec=plan.spec,
-            logprobs=sampling.logprobs,
-        )
-        # A family's stop strings are guesses about prose; an answer in a form ends where its grammar says.
-        turn_ends = () if wish.spec is not None else prompt.stop_texts(self.tokenizer)
-        reader = AnswerReader(
-            self.tokenizer,
-            sampling.stop,
-            len(ids),
-            turn_ends=tuple(end for end in turn_ends if end not in plan.stops),
-            parser=plan.parser,
-            keep=plan.keep - ends,
-        )
-        undecided = choice.mode == "auto" and bool(choice.tools) and self._tool_use.worded
-        return _Prepared(request, reader, wish.deadline, wish if undecided else None)
-
 
 def _check_loaded(model: Any, tokenizer: Any) -> None:
     if not callable(model) or not hasattr(model, "config") or not hasattr(tokenizer, "decode"):
@@ -337,21 +264,3 @@ def _check_loaded(model: Any, tokenizer: Any) -> None:
             f"Engine takes a loaded transformers model and its tokenizer, got {type(model).__name__} and"
             f" {type(tokenizer).__name__}: for a name or a path use Engine.load."
         )
-
-
-def _check_kinds(spec: Any, sampling: Any) -> None:
-    if spec is not None and not isinstance(spec, Spec):
-        raise UnsupportedInput(
-            f"spec takes what chatlocal.engine.constraints makes, such as json_schema(...), got {spec!r:.80}."
-        )
-    if sampling is not None and not isinstance(sampling, Sampling):
-        raise UnsupportedInput(f"sampling takes a Sampling, such as Sampling(temperature=0), got {sampling!r:.80}.")
-
-
-def _deadline(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise UnsupportedInput(f"timeout must be a positive number of seconds, got {timeout!r}.")
-    # Python waits for 292 years at most; infinity is no limit.
-    return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ from chatlocal.engine.messages import Sampling
 from chatlocal.engine.runtime.backend import Backend
 from chatlocal.engine.written_prompt import written_prompt
 from tests.engine.runtime.running import generated, scheduler_threads, wait_for
-from tests.scripted import backend_of, scripted_engine, spell
+from tests.scripted import ScriptedBackend, backend_of, scripted_engine, spell
 from tests.tiny import tiny_model, tiny_tokenizer
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -204,8 +205,8 @@ def test_every_end_id_ends_the_answer(configured: Any) -> None:
     ends = {2} | ({300} if configured else set())
     for end in ends:
         ids = (*spell("Hello"), 0, *spell("!"), end, *spell("assistant\nHello"))
-        engine = scripted_engine(ids)
-        engine._generation_config = GenerationConfig(eos_token_id=configured)
+        model = SimpleNamespace(config=None, generation_config=GenerationConfig(eos_token_id=configured))
+        engine = Engine(model, tiny_tokenizer(), backend=ScriptedBackend(ids))
         reply = engine.generate(HELLO)
         assert reply.message.content == "Hello!"
         assert reply.finish.reason == "stop"

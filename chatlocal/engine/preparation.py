@@ -1,0 +1,147 @@
+"""From what a call asks for to a request for the backend and a reader for what comes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from chatlocal.engine.answer import AnswerReader
+from chatlocal.engine.constraints import Spec
+from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
+from chatlocal.engine.families import Family, Prompt
+from chatlocal.engine.generation_defaults import complete, end_ids
+from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
+from chatlocal.engine.runtime.backend import Request
+from chatlocal.engine.tool_use import ToolUse
+from chatlocal.engine.toolcalls.decision import DEFAULT_THRESHOLD, wanted_tools
+from chatlocal.engine.toolcalls.tool_choice import read_tool_choice
+
+Messages = Iterable[ChatMessage | Mapping[str, Any]]
+Tools = Sequence[Tool | Mapping[str, Any]]
+Score = Callable[[Sequence[int], Sequence[Sequence[int]]], list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What one call asks for; `deadline` is on the clock of time.monotonic."""
+
+    messages: Messages | Prompt
+    tools: Tools | None
+    tool_choice: Any
+    parallel: bool | None
+    spec: Spec | None
+    sampling: Sampling | None
+    options: Mapping[str, Any]
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """`undecided` is the wish where it is to be decided yet whether the answer is a call."""
+
+    request: Request
+    reader: AnswerReader
+    deadline: float | None
+    undecided: Wish | None = None
+
+
+class Preparation:
+    """What an engine knows of its model without running it. `context_length` counts ids, None where it is not known."""
+
+    def __init__(
+        self,
+        family: Family,
+        tokenizer: Any,
+        *,
+        generation_config: Any,
+        context_length: int | None,
+        tool_format: str | None,
+        call_threshold: float | None,
+    ) -> None:
+        self.tool_use = ToolUse(family, tokenizer, tool_format)
+        self._family = family
+        self._tokenizer = tokenizer
+        self._generation_config = generation_config
+        self._context_length = context_length
+        self._threshold = DEFAULT_THRESHOLD if call_threshold is None else call_threshold
+
+    def render(self, messages: Messages | Prompt, tools: Sequence[Tool], options: Mapping[str, Any]) -> Prompt:
+        """The prompt of these messages; a Prompt is one already. UnsupportedInput, TemplateError."""
+        if isinstance(messages, Prompt):
+            if tools or options:
+                raise UnsupportedInput("A Prompt is written already: tools and the family's options cannot change it.")
+            return messages
+        turns, shown = self.tool_use.conversation(messages, tools)
+        return self._family.render(turns, shown or None, **options)
+
+    def prepared(self, wish: Wish) -> Prepared:
+        """The request and its reader. ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema."""
+        _check_kinds(wish.spec, wish.sampling)
+        sampling = wish.sampling or Sampling()
+        choice = read_tool_choice(wish.tool_choice, read_tools(wish.tools))
+        prompt = self.render(wish.messages, choice.tools, wish.options)
+        ids = prompt.ids(self._tokenizer)
+        if not ids:
+            raise UnsupportedInput("The prompt is empty: there is nothing that the model could continue.")
+        room = self._context_length - len(ids) if self._context_length else 2**31
+        if room < 1:
+            raise ContextOverflow(len(ids), self._context_length or 0)
+        plan = self.tool_use.plan(prompt, choice, wish.parallel, wish.spec)
+        ends = end_ids(self._tokenizer, self._generation_config, prompt.stop_ids(self._tokenizer))
+        request = Request(
+            prompt_ids=ids,
+            sampling=complete(replace(sampling, stop=()), self._generation_config, room),
+            stop_ids=ends,
+            constraint_spec=plan.spec,
+            logprobs=sampling.logprobs,
+        )
+        # A family's stop strings are guesses about prose; an answer in a form ends where its grammar says.
+        turn_ends = () if wish.spec is not None else prompt.stop_texts(self._tokenizer)
+        reader = AnswerReader(
+            self._tokenizer,
+            sampling.stop,
+            len(ids),
+            turn_ends=tuple(end for end in turn_ends if end not in plan.stops),
+            parser=plan.parser,
+            keep=plan.keep - ends,
+        )
+        undecided = choice.mode == "auto" and bool(choice.tools) and self.tool_use.worded
+        return Prepared(request, reader, wish.deadline, wish if undecided else None)
+
+    def decided(self, wish: Wish, score: Score) -> Prepared:
+        """For a model that never begins a call by itself: demand one where it scores high enough, else ask for text.
+
+        Blocks for the forward passes of the scores.
+        """
+        assert not isinstance(wish.messages, Prompt)
+        wanted = wanted_tools(
+            read_messages(wish.messages),
+            read_tools(wish.tools),
+            family=self._family,
+            tokenizer=self._tokenizer,
+            score=score,
+            threshold=self._threshold,
+        )
+        return self.prepared(replace(wish, tools=wanted, tool_choice="required" if wanted else "none"))
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """The end of so many seconds on the clock of time.monotonic. UnsupportedInput for what is no positive number."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise UnsupportedInput(f"timeout must be a positive number of seconds, got {timeout!r}.")
+    # Python waits for 292 years at most; infinity is no limit.
+    return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout
+
+
+def _check_kinds(spec: Any, sampling: Any) -> None:
+    if spec is not None and not isinstance(spec, Spec):
+        raise UnsupportedInput(
+            f"spec takes what chatlocal.engine.constraints makes, such as json_schema(...), got {spec!r:.80}."
+        )
+    if sampling is not None and not isinstance(sampling, Sampling):
+        raise UnsupportedInput(f"sampling takes a Sampling, such as Sampling(temperature=0), got {sampling!r:.80}.")
