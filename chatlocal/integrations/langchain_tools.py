@@ -7,8 +7,10 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import BaseModel
 from pydantic.errors import PydanticUserError
 
+from chatlocal.engine.constraints.schema_source import is_v1_model, schema_of
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.messages import Tool
 from chatlocal.engine.toolcalls.tool_choice import ToolChoice, read_tool_choice
@@ -47,7 +49,31 @@ def _openai_tool(tool: Any, strict: bool | None) -> dict[str, Any]:
     except (AttributeError, TypeError, ValueError) as error:
         raise UnsupportedInput(f"{_name(tool)} cannot be read as a tool: {error}") from error
     Tool.of(converted)
+    recursive = _recursive_schema(tool)
+    if recursive is not None:
+        converted["function"]["parameters"] = recursive
     return converted
+
+
+def _recursive_schema(tool: Any) -> dict[str, Any] | None:
+    """The schema of arguments that are a class which holds itself: langchain_core cuts it short, to anything at all."""
+    kind = tool.tool_call_schema if isinstance(tool, BaseTool) else tool
+    if not isinstance(kind, type) or not (is_v1_model(kind) or issubclass(kind, BaseModel)):
+        return None
+    schema: dict[str, Any] = schema_of(kind)
+    definitions = schema.get("$defs") or schema.get("definitions") or {}
+    reached = {name: _references(definition) for name, definition in definitions.items()}
+    for _ in reached:
+        reached = {name: names.union(*(reached[other] for other in names)) for name, names in reached.items()}
+    return schema if any(name in names for name, names in reached.items()) else None
+
+
+def _references(schema: Any) -> set[str]:
+    """The definitions that a schema refers to."""
+    if isinstance(schema, Mapping):
+        own = {schema["$ref"].rpartition("/")[2]} if isinstance(schema.get("$ref"), str) else set()
+        return own.union(*map(_references, schema.values()))
+    return set().union(*map(_references, schema)) if isinstance(schema, list) else set()
 
 
 def _name(tool: Any) -> str:

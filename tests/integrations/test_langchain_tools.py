@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import RunnableBinding, RunnableLambda
@@ -17,6 +18,7 @@ from typing_extensions import TypedDict
 from chatlocal import ChatLocal
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.integrations import langchain as module
+from chatlocal.integrations.langchain_tools import openai_tools
 from tests.integrations.chatml_tools import HERMES
 from tests.scripted import backend_of, scripted_engine
 from tests.tiny import tiny_tokenizer
@@ -56,6 +58,29 @@ class OldSearch(BaseModelV1):
     """Search the web."""
 
     query: str
+
+
+class Tree(BaseModel):
+    """A tree."""
+
+    height: int
+    branches: list[Tree] = []
+
+
+class OldTree(BaseModelV1):
+    """A tree."""
+
+    height: int
+    branches: list[OldTree] = []
+
+
+OldTree.update_forward_refs()
+
+
+@tool(args_schema=Tree)
+def plant(height: int, branches: list[Tree]) -> str:
+    """A tree."""
+    return "planted"
 
 
 class SearchDict(TypedDict):
@@ -116,6 +141,14 @@ class TestTools:
         constraint = json.loads(backend_of(model.engine).requests[-1].constraint_spec.source)
         assert f'\\"{name}\\"' in constraint["lark"]
         assert [set(schema["properties"]) for schema in constraint["schemas"].values()] == [arguments]
+
+    @pytest.mark.parametrize("given", [Tree, OldTree, plant])
+    def test_of_classes_that_hold_themselves_keep_their_schema_to_the_ground(self, given: Any) -> None:
+        [shown] = openai_tools([given])
+        check = Draft202012Validator(shown["function"]["parameters"]).is_valid
+        assert check({"height": 1, "branches": [{"height": 2, "branches": [{"height": 3}]}]})
+        assert not check({"height": 1, "branches": [{"height": 2, "branches": [{"height": "tall"}]}]})
+        assert "A tree." in shown["function"]["description"]
 
     @pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
     def test_may_be_made_of_a_runnable(self) -> None:
