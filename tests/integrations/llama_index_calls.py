@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.base import BaseEvent
@@ -26,6 +27,11 @@ TOOL_CHAT = ("chat_with_tools", "achat_with_tools", "stream_chat_with_tools", "a
 PATIENCE = 10.0  # seconds after which a wait that would last for ever fails its test
 
 STREAMS = ("stream_chat", "astream_chat", "stream_complete", "astream_complete")
+
+# The core looks at every attribute of an agent to find its steps, and asks its workflow what is deprecated there.
+agents_look_at_all = pytest.mark.filterwarnings(
+    "ignore::pydantic.warnings.PydanticDeprecationWarning", "ignore:is_running called from within a step"
+)
 
 
 async def ask(llm: Any, method: str, *args: Any, **kwargs: Any) -> list[Any]:
