@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chatlocal import ChatLocal
+from tests.integrations.chatml_tools import HERMES
 from tests.scripted import ScriptedBackend, backend_of, scripted_engine, spell
 from tests.tiny import tiny_tokenizer
 
@@ -134,6 +135,45 @@ async def test_the_event_loop_runs_on_between_tokens() -> None:
     task.cancel()
     assert len(seen) == len(spell("one two three"))
     assert all(after > before for before, after in itertools.pairwise([0, *seen]))
+
+
+def in_a_call() -> tuple[Any, ScriptedBackend]:
+    """A model that never ends the arguments of its call."""
+    opening = spell('<tool_call>\n{"name": "say", "arguments": {"text": "')
+    engine = scripted_engine(
+        lambda _: itertools.chain(opening, itertools.cycle(spell("on and "))),
+        template=HERMES,
+        delay=0.001,
+        context_length=4096,
+    )
+    tool = {"name": "say", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}}
+    return ChatLocal(engine=engine, max_tokens=2000).bind_tools([tool]), backend_of(engine)
+
+
+def test_closing_a_stream_inside_of_a_call_frees_the_backend() -> None:
+    model, backend = in_a_call()
+    chunks = model.stream("hi")
+    while not any(piece["args"] for piece in next(chunks).tool_call_chunks):
+        pass
+    chunks.close()
+    assert (backend.running, backend.closed) == (0, 1)
+    assert backend.steps < 100
+
+
+async def test_cancelling_inside_of_a_call_frees_the_backend() -> None:
+    model, backend = in_a_call()
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(model.ainvoke("hi"), 0.2)
+    await settle(backend)
+    assert backend.steps < 2000
+
+
+def test_a_stop_string_may_stand_in_a_call_and_ends_the_text() -> None:
+    written = '<tool_call>\n{"name": "say", "arguments": {"text": "one END two"}}\n</tool_call>'
+    model = ChatLocal(engine=scripted_engine(written, "one END two", template=HERMES, context_length=4096))
+    bound = model.bind_tools([{"name": "say"}])
+    assert bound.invoke("hi", stop=["END"]).tool_calls[0]["args"] == {"text": "one END two"}
+    assert bound.invoke("hi", stop=["END"]).content == "one "
 
 
 def test_many_threads_get_their_own_answers() -> None:

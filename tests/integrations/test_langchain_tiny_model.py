@@ -85,6 +85,41 @@ def test_a_legacy_function_is_enforced(folder: Path) -> None:
     assert isinstance(Dog.model_validate_json(reply.additional_kwargs["function_call"]["arguments"]), Dog)
 
 
+class Cat(BaseModel):
+    lives: Literal[7, 9]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_demanded_call_fits_one_of_the_tools(folder: Path, seed: int) -> None:
+    model = chat(folder, temperature=1.5, seed=seed, max_tokens=200)
+    bound = model.bind_tools([Dog, Cat], tool_choice="any")
+    chunks = list(bound.stream("Who is it?"))
+    whole = sum(chunks[1:], start=chunks[0])
+    for reply in (bound.invoke("Who is it?"), await bound.ainvoke("Who is it?"), whole):
+        [call] = reply.tool_calls
+        {"Dog": Dog, "Cat": Cat}[call["name"]].model_validate(call["args"])
+        assert reply.invalid_tool_calls == []
+        assert reply.response_metadata["finish_reason"] == "tool_calls"
+    cats = model.bind_tools([Dog, Cat], tool_choice="Cat").invoke("Who is it?")
+    assert [call["name"] for call in cats.tool_calls] == ["Cat"]
+    assert isinstance(model.with_structured_output(Dog, method="function_calling").invoke("Who?"), Dog)
+
+
+def test_a_demanded_call_at_max_tokens_is_invalid(folder: Path) -> None:
+    for limit in range(12, 24, 3):
+        reply = chat(folder, max_tokens=limit).bind_tools([Dog], tool_choice="any").invoke("Who is it?")
+        assert reply.response_metadata["finish_reason"] == "length"
+        assert (reply.tool_calls, reply.content) == ([], "")
+        assert len(reply.invalid_tool_calls) == 1
+
+
+def test_functions_that_are_required_are_called(folder: Path) -> None:
+    functions = [{"name": kind.__name__, "parameters": kind.model_json_schema()} for kind in (Dog, Cat)]
+    reply = chat(folder, functions_required=True, max_tokens=200).invoke("Who?", functions=functions)
+    called = reply.additional_kwargs["function_call"]
+    {"Dog": Dog, "Cat": Cat}[called["name"]].model_validate_json(called["arguments"])
+
+
 def test_logprobs_are_log_probabilities(folder: Path) -> None:
     reply = chat(folder, max_tokens=5).invoke("hi", logprobs=True, top_logprobs=3)
     content = reply.response_metadata["logprobs"]["content"]
