@@ -95,6 +95,26 @@ def test_the_llama_index_quickstart() -> None:
     assert len(shown["async"]) >= 2
 
 
+def test_the_tools_example_looks_up_the_weather() -> None:
+    shown = shown_by("tools.py")
+    assert re.findall(r"^Question  (.+)$", shown, re.MULTILINE) == ["What is the weather like in Hangzhou?"]
+    call, result = re.findall(r"^Call      (.+)\nResult    (.+)$", shown, re.MULTILINE)[0]
+    assert call == 'get_weather {"city": "Hangzhou"}'
+    assert result == "light rain, 21 degrees"
+    assert re.search(r"^Answer    \S", shown, re.MULTILINE)
+    assert shown.index("Call") < shown.index("Result") < shown.index("Answer")
+
+
+def test_the_agent_example_finds_the_right_tool_for_each_question() -> None:
+    _, harry, leash = re.split(r"^Question +", shown_by("agent_langchain.py"), flags=re.MULTILINE)
+    assert "Call      find_dog {'name': 'Harry'}" in harry
+    assert "Result    beagle, brown, 4 years" in harry
+    assert "Call      get_price {'product': 'leash'}" in leash
+    assert "Result    18 euros" in leash
+    for shown in (harry, leash):
+        assert re.search(r"^(Answer|Stopped) +\S", shown, re.MULTILINE)
+
+
 def sections(shown: str) -> dict[str, list[str]]:
     """The lines under each `# heading`, by the heading's first word."""
     found: dict[str, list[str]] = {}

@@ -8,6 +8,8 @@ import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ProviderStrategy, StructuredOutputValidationError, ToolStrategy
 from langchain_core.messages import AIMessage, AIMessageChunk, ToolMessage
+from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from chatlocal import ChatLocal
@@ -132,6 +134,21 @@ def test_a_form_that_fails_is_asked_for_again_or_raised() -> None:
     assert "valid integer" in prompt(model)
     with pytest.raises(StructuredOutputValidationError):
         create_agent(chat(wrong), tools=[], response_format=ProviderStrategy(Report)).invoke(QUESTION)
+
+
+@pytest.mark.parametrize(
+    "kind", ["create_openai_functions_agent", "create_openai_tools_agent", "create_tool_calling_agent"]
+)
+def test_the_agents_of_langchain_classic(kind: str) -> None:
+    from langchain_classic import agents
+
+    model = chat(ASK, "It is 25 degrees.")
+    place = MessagesPlaceholder("agent_scratchpad")
+    asked = ChatPromptTemplate.from_messages([("system", "You know it."), ("human", "{input}"), place])
+    tools = [tool(weather)]
+    executor = agents.AgentExecutor(agent=getattr(agents, kind)(model, tools, asked), tools=tools)
+    assert executor.invoke({"input": "How is it in Hangzhou?"})["output"] == "It is 25 degrees."
+    assert prompt(model).index(ASK) < prompt(model).index("25 degrees in Hangzhou")
 
 
 def test_no_tools_and_no_form_is_a_chat() -> None:
