@@ -6,6 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -31,7 +32,7 @@ from chatlocal.integrations.langchain_call import SAMPLING, Call, read_call
 from chatlocal.integrations.langchain_messages import to_chat_messages
 from chatlocal.integrations.langchain_repair import Repairing
 from chatlocal.integrations.langchain_replies import PROVIDER, ChunkWriter, with_whole_calls
-from chatlocal.integrations.langchain_schemas import Schema, read_schema
+from chatlocal.integrations.langchain_schemas import as_call, as_format, read_schema
 from chatlocal.integrations.langchain_structured import AnswerParser, RawAnswerParser
 from chatlocal.integrations.langchain_tools import openai_tools, read_choice
 
@@ -202,15 +203,12 @@ class ChatLocal(BaseChatModel):
         call = read_call(self._defaults(), stop, kwargs)
         engine = self._engine_for(call.model)
         writer = self._writer(call)
-        events = _start(engine, engine.stream, messages, call)
-        try:
+        with _overflow_as_langchains(), closing(_start(engine, engine.stream, messages, call)) as events:
             for event in events:
                 chunk = writer.write(event)
                 if run_manager is not None:
                     run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
                 yield chunk
-        finally:
-            events.close()
 
     async def _astream(
         self,
@@ -222,15 +220,13 @@ class ChatLocal(BaseChatModel):
         call = read_call(self._defaults(), stop, kwargs)
         engine = await self._aengine_for(call.model)
         writer = self._writer(call)
-        events = _start(engine, engine.astream, messages, call)
-        try:
-            async for event in events:
-                chunk = writer.write(event)
-                if run_manager is not None:
-                    await run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
-                yield chunk
-        finally:
-            await events.aclose()
+        with _overflow_as_langchains():
+            async with aclosing(_start(engine, engine.astream, messages, call)) as events:
+                async for event in events:
+                    chunk = writer.write(event)
+                    if run_manager is not None:
+                        await run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
+                    yield chunk
 
     def _defaults(self) -> dict[str, Any]:
         own = ("stop", "timeout", "chat_template_kwargs", "functions_required")
@@ -274,7 +270,7 @@ class ChatLocal(BaseChatModel):
         shown = schema if isinstance(schema, (type, dict)) and not is_typeddict(schema) else read.json_schema
         called = method == "function_calling"
         bound = self.bind(
-            **(_as_call(read) if called else _as_format(None if schema is None else read)),
+            **(as_call(read) if called else as_format(None if schema is None else read)),
             ls_structured_output_format={"kwargs": {"method": method}, "schema": shown},
         )
         parser = (RawAnswerParser if include_raw else AnswerParser)(answer_schema=read, call=called)
@@ -402,43 +398,25 @@ class ChatLocal(BaseChatModel):
         return {"model": self._model_name()} if named else {}
 
 
-def _as_format(schema: Schema | None) -> dict[str, Any]:
-    """The arguments of a call that ask for JSON of this schema, or for any object."""
-    if schema is None:
-        return {"response_format": {"type": "json_object"}}
-    form = {"type": "json_schema", "json_schema": {"name": schema.name, "schema": schema.json_schema}}
-    return {"response_format": form}
-
-
-def _as_call(schema: Schema) -> dict[str, Any]:
-    """The arguments of a call that demand this schema's tool."""
-    if schema.json_schema.get("type", "object") != "object":
-        raise UnsupportedInput(
-            f"The arguments of a call are an object, and {schema.name} is not: use method='json_schema'."
-        )
-    parameters = dict(schema.json_schema)
-    parameters.pop("title", None)
-    function = {"name": schema.name, "description": parameters.pop("description", ""), "parameters": parameters}
-    return {
-        "tools": [{"type": "function", "function": function}],
-        "tool_choice": {"type": "function", "function": {"name": schema.name}},
-        "parallel_tool_calls": False,
-    }
-
-
 def _start(engine: Engine, open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
     """Open the stream of events, sync or async."""
+    return open_stream(
+        call.prompt(to_chat_messages(messages), engine),
+        tools=call.tools.tools,
+        tool_choice=call.tools.choice,
+        parallel_tool_calls=call.tools.parallel,
+        spec=call.spec,
+        sampling=call.sampling,
+        timeout=call.timeout,
+        **call.family,
+    )
+
+
+@contextmanager
+def _overflow_as_langchains() -> Iterator[None]:
+    """A prompt may turn out too long when the stream is opened, or when it was decided whether to call a tool."""
     try:
-        return open_stream(
-            call.prompt(to_chat_messages(messages), engine),
-            tools=call.tools.tools,
-            tool_choice=call.tools.choice,
-            parallel_tool_calls=call.tools.parallel,
-            spec=call.spec,
-            sampling=call.sampling,
-            timeout=call.timeout,
-            **call.family,
-        )
+        yield
     except ContextOverflow as error:
         raise PromptTooLong(error.prompt_tokens, error.context_length) from error
 

@@ -11,6 +11,7 @@ from typing_extensions import is_typeddict
 
 from chatlocal.engine.constraints import validation
 from chatlocal.engine.constraints.schema_source import is_v1_model, schema_of, type_adapter
+from chatlocal.engine.errors import UnsupportedInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,30 @@ def read_schema(schema: Any) -> Schema:
     name = getattr(schema, "__name__", "answer")
     build = schema.parse_obj if is_v1_model(schema) else type_adapter(schema).validate_python
     return Schema(name, schema_of(schema), lambda text: validation.check(schema, text), build)
+
+
+def as_format(schema: Schema | None) -> dict[str, Any]:
+    """The arguments of a call that ask for JSON of this schema, or for any object."""
+    if schema is None:
+        return {"response_format": {"type": "json_object"}}
+    form = {"type": "json_schema", "json_schema": {"name": schema.name, "schema": schema.json_schema}}
+    return {"response_format": form}
+
+
+def as_call(schema: Schema) -> dict[str, Any]:
+    """The arguments of a call that demand this schema's tool. UnsupportedInput for a schema of no object."""
+    if schema.json_schema.get("type", "object") != "object":
+        raise UnsupportedInput(
+            f"The arguments of a call are an object, and {schema.name} is not: use method='json_schema'."
+        )
+    parameters = dict(schema.json_schema)
+    parameters.pop("title", None)
+    function = {"name": schema.name, "description": parameters.pop("description", ""), "parameters": parameters}
+    return {
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": {"type": "function", "function": {"name": schema.name}},
+        "parallel_tool_calls": False,
+    }
 
 
 def _of_dict(schema: Mapping[str, Any]) -> Schema:

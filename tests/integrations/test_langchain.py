@@ -263,6 +263,23 @@ class TestErrors:
         with pytest.raises(ContextOverflowError):
             await chat().ainvoke("word " * 600)
 
+    async def test_a_prompt_that_turns_out_too_long_while_it_streams(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def stream(*_: Any, **__: Any) -> Any:
+            yield Text("a")
+            raise ContextOverflow(600, 512)
+
+        async def astream(*_: Any, **__: Any) -> Any:
+            yield Text("a")
+            raise ContextOverflow(600, 512)
+
+        model = chat()
+        monkeypatch.setattr(model.engine, "stream", stream)
+        monkeypatch.setattr(model.engine, "astream", astream)
+        with pytest.raises(ContextOverflowError):
+            model.invoke("hi")
+        with pytest.raises(ContextOverflowError):
+            await model.ainvoke("hi")
+
     def test_of_the_backend_pass_after_the_text_before_them(self) -> None:
         model = ChatLocal(engine=scripted_engine("abc def ghi", fail_after=2))
         seen = []
