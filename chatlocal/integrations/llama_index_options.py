@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -77,12 +78,22 @@ def tool_of(tool: BaseTool) -> dict[str, Any]:
     and then finds no tool of that name.
     """
     about = tool.metadata
+    name = about.get_name()
     function = {
-        "name": about.get_name(),
-        "description": about.description or "",
+        "name": name,
+        "description": _without_signature(about.description or "", name),
         "parameters": about.get_parameters_dict(),
     }
     return {"type": "function", "function": function}
+
+
+def _without_signature(description: str, name: str) -> str:
+    """What the docstring of a function says, without the signature that the core puts before it.
+
+    The parameters tell the same, and small models take the types of a signature for values.
+    """
+    first, _, rest = description.partition("\n")
+    return rest if rest.strip() and re.fullmatch(rf"{re.escape(name)}\(.*\)( -> .*)?", first) else description
 
 
 def _tools(given: Any) -> tuple[Tool, ...]:

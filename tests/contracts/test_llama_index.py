@@ -9,19 +9,34 @@ from typing import Any
 
 import pytest
 from llama_index.core import Settings, SimpleDirectoryReader, VectorStoreIndex
+from llama_index.core.agent.react.formatter import ReActChatFormatter
+from llama_index.core.agent.react.output_parser import ReActOutputParser
+from llama_index.core.agent.react.types import ActionReasoningStep
+from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ReActAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, TokenCountingHandler
 from llama_index.core.chat_engine.types import ChatMode
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.memory import Memory
+from llama_index.core.program import FunctionCallingProgram
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.settings import _Settings
+from llama_index.core.tools import FunctionTool
 from pydantic import BaseModel, Field
 
 from chatlocal import Engine, LocalLLM
-from tests.integrations.llama_index_calls import CHAT, COMPLETE, ask, recorded_events, text_of
+from tests.integrations.llama_index_calls import (
+    CHAT,
+    COMPLETE,
+    TOOL_CHAT,
+    agents_look_at_all,
+    ask,
+    recorded_events,
+    text_of,
+)
 
 FORMS = ("structured_predict", "astructured_predict", "stream_structured_predict", "astream_structured_predict")
+LONG_STEP = 200  # tokens: more than the longest thought and a call behind it
 QUESTION = "What is the capital of France? Answer in one sentence."
 
 STORY = {
@@ -139,6 +154,85 @@ async def test_as_structured_llm(llm: LocalLLM) -> None:
     for result in results:
         assert isinstance(result.raw, Dog)
         assert Dog.model_validate_json(text_of(result)) == result.raw
+
+
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"It rains in {city}."
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+TOOLS = [FunctionTool.from_defaults(weather), FunctionTool.from_defaults(add)]
+
+
+@pytest.fixture(scope="module")
+def caller(embedded_engine: Engine) -> LocalLLM:
+    return LocalLLM(engine=embedded_engine, max_tokens=60)
+
+
+async def test_a_demanded_call_in_four_forms(caller: LocalLLM) -> None:
+    selected = []
+    for endpoint in TOOL_CHAT:
+        response = (await ask(caller, endpoint, TOOLS, user_msg="How is the weather in Paris?", tool_choice="weather"))[
+            -1
+        ]
+        assert response.raw["finish_reason"] == "tool_calls"
+        ((name, arguments),) = (
+            (call.tool_name, call.tool_kwargs) for call in caller.get_tool_calls_from_response(response)
+        )
+        selected.append((name, arguments))
+    assert selected == [("weather", {"city": selected[0][1]["city"]})] * len(TOOL_CHAT)
+    assert isinstance(selected[0][1]["city"], str)
+
+
+def test_predict_and_call(caller: LocalLLM) -> None:
+    answer = caller.predict_and_call(TOOLS, user_msg="Add 3 and 4.", tool_required=True)
+    (output,) = answer.sources
+    assert not output.is_error
+    assert output.tool_name in ("weather", "add")
+
+
+async def test_a_function_calling_program(caller: LocalLLM) -> None:
+    prompt = PromptTemplate("Describe the dog: {text}")
+    program: Any = FunctionCallingProgram.from_defaults(Dog, prompt=prompt, llm=caller)
+    text = "Rex is a black dog."
+    whole = program(text=text)
+    assert type(whole) is Dog
+    assert list(program.stream_call(text=text))[-1] == await program.acall(text=text) == whole
+
+
+@agents_look_at_all
+async def test_a_function_agent(caller: LocalLLM) -> None:
+    handler = FunctionAgent(tools=TOOLS, llm=caller, initial_tool_choice="weather").run("How is the weather in Paris?")
+    results = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
+    assert (await handler).response.content is not None
+    assert results[0].tool_name == "weather"
+    assert results[0].tool_output.content.startswith("It rains in ")
+
+
+@pytest.mark.parametrize("question", ["What is 3 + 4?", "How is the weather in Paris?"])
+def test_a_step_of_a_react_agent(caller: LocalLLM, question: str) -> None:
+    messages = ReActChatFormatter().format(TOOLS, [ChatMessage(role="user", content=question)])
+    text = text_of(caller.chat(messages, max_tokens=LONG_STEP))
+    assert text.startswith("Thought: ")
+    step = ReActOutputParser().parse(text)
+    if isinstance(step, ActionReasoningStep):
+        wanted = {"weather": {"city"}, "add": {"a", "b"}}
+        assert set(step.action_input) == wanted[step.action]
+
+
+@agents_look_at_all
+async def test_a_react_agent_from_end_to_end(caller: LocalLLM) -> None:
+    longer = LocalLLM(engine=caller.engine, max_tokens=LONG_STEP)
+    agent = ReActAgent(tools=TOOLS, llm=longer, early_stopping_method="generate")
+    handler = agent.run("What is 3 + 4?", max_iterations=3)
+    outputs = [event async for event in handler.stream_events() if isinstance(event, AgentOutput)]
+    assert not any(output.retry_messages for output in outputs)
+    assert (await handler).response.content
 
 
 def test_retrieval_and_a_streamed_answer(

@@ -16,6 +16,7 @@ from llama_index.core.agent.workflow import (
 )
 from llama_index.core.base.llms.types import ToolCallBlock
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow.errors import WorkflowCancelledByUser, WorkflowRuntimeError
 from pydantic import BaseModel
 
@@ -137,6 +138,17 @@ async def test_an_agent_remembers() -> None:
     ]
     assert any(isinstance(block, ToolCallBlock) for block in memory.get_all()[1].blocks)
     assert '"a": 3, "b": 41' in prompts(llm)[2]
+
+
+async def test_a_tool_whose_result_is_the_answer() -> None:
+    llm = tool_llm(tool_call("weather", {"city": "Oslo"}), final_answer("As I said, it rains."))
+    memory = ChatMemoryBuffer.from_defaults(llm=llm)
+    agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=weather, return_direct=True)], llm=llm)
+    output, _ = await run(agent, "How is Oslo?", memory=memory)
+    assert answer_of(output) == "It rains in Oslo."
+    output, _ = await run(agent, "Again?", memory=memory)
+    assert answer_of(output) == "As I said, it rains."
+    assert "It rains in Oslo." in prompts(llm)[1]
 
 
 async def test_an_endless_caller_ends_at_its_last_iteration() -> None:

@@ -83,6 +83,36 @@ def test_calls_in_openai_shape(as_object: bool) -> None:
     assert to_engine([message])[0].tool_calls == (ToolCall("c1", "add", '{"a": 1}'),)
 
 
+def test_a_call_that_is_told_twice_is_one() -> None:
+    """Our own answers have it as a block and in OpenAI's shape."""
+    block = ToolCallBlock(tool_call_id="c1", tool_name="add", tool_kwargs={"a": 1})
+    plain = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    message = ChatMessage(role="assistant", blocks=[block], additional_kwargs={"tool_calls": [plain]})
+    assert to_engine([message])[0].tool_calls == (ToolCall("c1", "add", '{"a": 1}'),)
+
+
+def test_a_call_that_could_not_be_read_is_text() -> None:
+    broken = {"id": "c1", "name": "add", "raw": '{"a": ', "error": "cut off"}
+    said = {"invalid_tool_calls": [broken]}
+    assert to_engine([ChatMessage(role="assistant", content="", additional_kwargs=said)])[0].content == '{"a": '
+    assert to_engine([ChatMessage(role="assistant", content="Hm.", additional_kwargs=said)])[0].text == 'Hm.\n{"a": '
+
+
+def test_calls_and_results_come_back() -> None:
+    messages = [
+        ChatMessage(
+            role="assistant",
+            blocks=[
+                ThinkingBlock(content="hm"),
+                TextBlock(text="Wait."),
+                ToolCallBlock(tool_call_id="c1", tool_name="add", tool_kwargs='{"a": 1}'),
+            ],
+        ),
+        ChatMessage(role="tool", content="3", additional_kwargs={"tool_call_id": "c1", "name": "add"}),
+    ]
+    assert from_engine(to_engine(messages)) == messages
+
+
 def test_thinking_is_kept_apart_and_cache_points_are_hints() -> None:
     blocks = [ThinkingBlock(content="hm"), TextBlock(text="yes"), CachePoint(cache_control={"type": "ephemeral"})]
     assert to_engine([ChatMessage(role="assistant", blocks=blocks)]) == (

@@ -102,6 +102,21 @@ def test_a_tool_keeps_its_name_and_its_whole_description() -> None:
     assert (read.name, read.description) == ("get(pi)", "Long. " * 300)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "Add two numbers."),
+        ("Adds.\nadd(1, 2)", "Adds.\nadd(1, 2)"),
+        ("add(a, b)", "add(a, b)"),
+        ("add(a, b) adds\nnumbers", "add(a, b) adds\nnumbers"),
+    ],
+)
+def test_a_description_is_told_without_the_signature_of_the_core(given: str | None, told: str) -> None:
+    tool = FunctionTool.from_defaults(add, description=given)
+    assert given is not None or tool.metadata.description.startswith("add(a: ")
+    assert read_options({}, {"tools": [tool]}).tools[0].description == told
+
+
 FORCED = {"type": "function", "function": {"name": "add"}}
 
 
