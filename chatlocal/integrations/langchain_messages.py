@@ -27,10 +27,12 @@ from chatlocal.engine.messages import ChatMessage, Image, Part, ToolCall
 
 def to_chat_messages(messages: Iterable[BaseMessage]) -> tuple[ChatMessage, ...]:
     """The conversation for the engine. UnsupportedInput names a message or content block that it cannot take."""
-    return tuple(turn for message in messages for turn in _turns(message))
+    messages = list(messages)
+    answered = {message.tool_call_id for message in messages if isinstance(message, ToolMessage)}
+    return tuple(turn for message in messages for turn in _turns(message, answered))
 
 
-def _turns(message: BaseMessage) -> list[ChatMessage]:
+def _turns(message: BaseMessage, answered: set[str]) -> list[ChatMessage]:
     blocks = _read(message.content)
     match message:
         case SystemMessage():
@@ -42,7 +44,7 @@ def _turns(message: BaseMessage) -> list[ChatMessage]:
             )
             return [*blocks.results, *spoken]
         case AIMessage():
-            return [_assistant(message, blocks)]
+            return [_assistant(message, blocks, answered)]
         case ToolMessage():
             return [
                 ChatMessage("tool", _outcome(message, blocks), tool_call_id=message.tool_call_id, name=message.name)
@@ -54,7 +56,7 @@ def _turns(message: BaseMessage) -> list[ChatMessage]:
     raise UnsupportedInput(f"A {type(message).__name__} cannot be part of a conversation with a model.")
 
 
-def _assistant(message: AIMessage, blocks: _Blocks) -> ChatMessage:
+def _assistant(message: AIMessage, blocks: _Blocks, answered: set[str]) -> ChatMessage:
     calls = [_tool_call(call) for call in message.tool_calls]
     calls += [_tool_call(broken) for broken in message.invalid_tool_calls]
     # Content blocks repeat what tool_calls says, or say it alone.
@@ -63,20 +65,30 @@ def _assistant(message: AIMessage, blocks: _Blocks) -> ChatMessage:
     legacy = message.additional_kwargs.get("function_call")
     if legacy and legacy["name"] not in {broken["name"] for broken in message.invalid_tool_calls}:
         calls.insert(0, ToolCall("", legacy["name"], legacy["arguments"]))
-    # What looked like a call and has no name cannot be written as one.
-    text = "".join(call.arguments for call in calls if not call.name)
+    # Prompt formats have no place for broken calls, so they are told as the text that they are; but a result that
+    # answers one needs its call.
+    whole = tuple(call for call in calls if call.name and (_is_object(call.arguments) or call.id in answered))
     reasoning = message.additional_kwargs.get("reasoning_content") or "".join(blocks.reasoning)
     return ChatMessage(
         "assistant",
-        _joined(blocks.content, text),
-        tuple(call for call in calls if call.name),
+        _with_text(blocks.content, [call.arguments for call in calls if call not in whole]),
+        whole,
         name=message.name,
         reasoning=reasoning or None,
     )
 
 
-def _joined(content: str | tuple[Part, ...], text: str) -> str | tuple[Part, ...]:
-    return f"{content}{text}" if isinstance(content, str) else (*content, text)
+def _is_object(arguments: str) -> bool:
+    try:
+        return not arguments or isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _with_text(content: str | tuple[Part, ...], texts: Sequence[str]) -> str | tuple[Part, ...]:
+    if not isinstance(content, str):
+        return (*content, *texts)
+    return "\n".join(text for text in (content, *texts) if text)
 
 
 def _tool_call(call: Mapping[str, Any]) -> ToolCall:

@@ -84,12 +84,12 @@ BROKEN = {"name": "weather", "args": '{"city": "Hang', "id": "call_2", "error": 
     [
         (
             AIMessage("", tool_calls=[CALL], invalid_tool_calls=[BROKEN]),
-            engine.ChatMessage("assistant", "", (READ_CALL, engine.ToolCall("call_2", "weather", '{"city": "Hang'))),
+            engine.ChatMessage("assistant", '{"city": "Hang', (READ_CALL,)),
         ),
         # What looked like a call and has no name is told as text.
         (
             AIMessage("So: ", invalid_tool_calls=[{**BROKEN, "name": None, "id": None, "args": '{"nme": 1}'}]),
-            engine.ChatMessage("assistant", 'So: {"nme": 1}'),
+            engine.ChatMessage("assistant", 'So: \n{"nme": 1}'),
         ),
         # Calls in content blocks alone, with ids and without.
         (
@@ -98,7 +98,7 @@ BROKEN = {"name": "weather", "args": '{"city": "Hang', "id": "call_2", "error": 
         ),
         (
             AIMessage([{"type": "tool_call_chunk", "id": "call_1", "name": "a", "args": '{"b', "index": 0}]),
-            engine.ChatMessage("assistant", "", (engine.ToolCall("call_1", "a", '{"b'),)),
+            engine.ChatMessage("assistant", '{"b'),
         ),
         # OpenAI's own shape.
         (
@@ -123,7 +123,7 @@ BROKEN = {"name": "weather", "args": '{"city": "Hang', "id": "call_2", "error": 
                 additional_kwargs={"function_call": {"name": "weather", "arguments": '{"city": "Hang'}},
                 invalid_tool_calls=[BROKEN],
             ),
-            engine.ChatMessage("assistant", "", (engine.ToolCall("call_2", "weather", '{"city": "Hang'),)),
+            engine.ChatMessage("assistant", '{"city": "Hang'),
         ),
         (
             AIMessage("", additional_kwargs={"function_call": {"name": "time", "arguments": "{}"}}, tool_calls=[CALL]),
@@ -191,10 +191,23 @@ def test_two_calls_without_ids_stay_two() -> None:
     assert [json.loads(call.arguments)["city"] for call in message.tool_calls] == ["Paris", "Rome"]
 
 
-def test_a_broken_call_keeps_its_raw_text() -> None:
-    broken = {"name": "weather", "args": '{"city": "Par', "id": "call_2", "error": "cut", "type": "invalid_tool_call"}
-    (message,) = to_chat_messages([AIMessage("", tool_calls=[CALL], invalid_tool_calls=[broken])])
-    assert message.tool_calls == (READ_CALL, engine.ToolCall("call_2", "weather", '{"city": "Par'))
+def test_a_broken_call_is_told_as_text_unless_a_result_answers_it() -> None:
+    called = AIMessage("Let me look.", tool_calls=[CALL], invalid_tool_calls=[BROKEN])
+    (message,) = to_chat_messages([called])
+    assert message == engine.ChatMessage("assistant", 'Let me look.\n{"city": "Hang', (READ_CALL,))
+    (message, _) = to_chat_messages([called, ToolMessage("try again", tool_call_id="call_2", status="error")])
+    assert message.tool_calls == (READ_CALL, engine.ToolCall("call_2", "weather", '{"city": "Hang'))
+
+
+@pytest.mark.parametrize("template", [HERMES, "qwen", None])
+def test_the_conversation_goes_on_after_a_broken_call(template: str | None) -> None:
+    model = ChatLocal(engine=scripted_engine("hello", template=template, context_length=4096))
+    cut = AIMessage("", invalid_tool_calls=[BROKEN])
+    tool = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
+    bound = model.bind_tools([tool], tool_choice="none")
+    assert bound.invoke([HumanMessage("And?"), cut, HumanMessage("Well?")]).content == "hello"
+    prompt = tiny_tokenizer().decode(backend_of(model.engine).requests[-1].prompt_ids)
+    assert prompt.index("And?") < prompt.index('{"city": "Hang') < prompt.index("Well?")
 
 
 @pytest.mark.parametrize(
