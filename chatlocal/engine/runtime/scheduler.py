@@ -6,6 +6,7 @@ does not stop their streams.
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -16,6 +17,7 @@ from chatlocal.engine.errors import ChatLocalError, EngineClosed, EngineDied
 from chatlocal.engine.runtime import sampling
 from chatlocal.engine.runtime.backend import Done, IdLogprob, Tokens
 from chatlocal.engine.runtime.runner import Runner
+from chatlocal.engine.runtime.scoring import Scorer
 from chatlocal.engine.runtime.sequence import Sequence
 
 # Prompt ids for each forward, of one prompt and of all (padding counted): many while nobody is waiting for an id, so
@@ -42,8 +44,9 @@ class Scheduler:
     `submit` and `close` may be called from any thread; everything else happens on the scheduler's own.
     """
 
-    def __init__(self, runner: Runner, max_batch: int) -> None:
+    def __init__(self, runner: Runner, scorer: Scorer, max_batch: int) -> None:
         self._runner = runner
+        self._scorer = scorer
         self._max_batch = max_batch
         self._inbox: SimpleQueue[Sequence | None] = SimpleQueue()  # None: look whether to close
         self._waiting: list[Sequence] = []
@@ -130,7 +133,10 @@ class Scheduler:
     def _step(self) -> None:
         self._drop_cancelled()
         self._admit()
-        if self._prefilling:
+        scored = next((sequence for sequence in self._prefilling if sequence.given), None)
+        if scored is not None:
+            self._score(scored)  # one a step, between the steps of those that are running
+        elif self._prefilling:
             self._prefill()
         if self._decoding:
             self._forward([(sequence, sequence.pending) for sequence in self._decoding], 0)
@@ -147,6 +153,22 @@ class Scheduler:
             first = max(self._waiting, key=lambda sequence: sequence.request.priority)  # of equals, the oldest
             self._waiting.remove(first)
             self._prefilling.append(first)
+
+    def _score(self, sequence: Sequence) -> None:
+        """Report the log-probabilities of a sequence whose new ids are known, and end it."""
+        try:
+            logprobs, passes = self._scorer.logprobs(sequence.ids, sequence.given)
+        except Exception as problem:
+            self._end(sequence, error=problem)
+            return
+        self.stats.forwards += passes
+        self.stats.tokens_in += len(sequence.ids) + len(sequence.given)
+        if not all(map(math.isfinite, logprobs)):
+            self._end(sequence, error=_no_numbers())
+            return
+        reports = tuple(map(IdLogprob, sequence.given, logprobs))
+        sequence.channel.put(Tokens(sequence.given, reports))
+        self._end(sequence, Done("length"))
 
     def _prefill(self) -> None:
         """One forward over the next pieces of the oldest prompts."""
@@ -183,9 +205,7 @@ class Scheduler:
             self._restrict(sequence, row)
         for sequence, finite in zip(sequences, logits.amax(-1).isfinite().tolist(), strict=True):
             if not finite and sequence.broken is None:
-                sequence.broken = EngineDied(
-                    "The model's logits are not numbers: load it with dtype='float32' or 'bfloat16'."
-                )
+                sequence.broken = _no_numbers()
         for sequence, chosen, report in zip(sequences, sampling.choose(logits, sequences), reports, strict=True):
             if sequence in self._prefilling:
                 self.stats.tokens_in += len(sequence.request.prompt_ids)
@@ -194,8 +214,7 @@ class Scheduler:
             if sequence.broken is not None:
                 self._end(sequence, error=sequence.broken)
             else:
-                given = sequence.given[sequence.new_tokens] if sequence.given else chosen
-                self._take(sequence, given, logits, report)
+                self._take(sequence, chosen, logits, report)
 
     def _restrict(self, sequence: Sequence, row: torch.Tensor) -> None:
         """Apply penalties and the grammar's mask. What fails here ends its own sequence and no other."""
@@ -247,6 +266,10 @@ class Scheduler:
         elif done is not None:
             self.stats.finished += 1
             sequence.channel.put(done)
+
+
+def _no_numbers() -> EngineDied:
+    return EngineDied("The model's logits are not numbers: load it with dtype='float32' or 'bfloat16'.")
 
 
 def _named(error: Exception) -> Exception:

@@ -16,6 +16,7 @@ from chatlocal.engine.runtime.backend import Request, Tokens
 from chatlocal.engine.runtime.cpu_linear import widen_linears
 from chatlocal.engine.runtime.runner_choice import choose_runner
 from chatlocal.engine.runtime.scheduler import Scheduler
+from chatlocal.engine.runtime.scoring import Scorer
 from chatlocal.engine.runtime.sequence import Sequence
 from chatlocal.engine.runtime.stream import TokenStream, forked
 
@@ -38,7 +39,7 @@ class TorchBackend:
         choice = choose_runner(model)
         self._how = f"{choice.how}; bfloat16 products in float32" if widened else choice.how
         self._width = choice.width
-        self._scheduler = Scheduler(choice.runner, max_batch)
+        self._scheduler = Scheduler(choice.runner, Scorer(model), max_batch)
         self._process = os.getpid()
         # At exit too: the thread must not be inside torch while the interpreter is torn down.
         self._stop = weakref.finalize(self, _stop, self._scheduler, self._process)
@@ -55,7 +56,8 @@ class TorchBackend:
     def score(self, prompt_ids: SequenceOf[int], continuations: SequenceOf[SequenceOf[int]]) -> list[float]:
         """For each continuation, the log-likelihood in nats of all its ids after the prompt, summed; blocks.
 
-        They take their places among the running requests, and each costs a forward pass for each of its ids.
+        They take their places among the running requests. Each costs one forward pass over the prompt and its own ids,
+        and another one for each 128 ids beyond the first.
         """
         streams = [self._given(tuple(prompt_ids), tuple(ids)) if ids else () for ids in continuations]
         return [

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from chatlocal.engine import constraints
-from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
+from chatlocal.engine.errors import EngineDied, UnsupportedInput, UnsupportedSchema
 from chatlocal.engine.messages import Sampling
-from chatlocal.engine.runtime import scheduler, slot_cache
+from chatlocal.engine.runtime import scheduler, scoring, slot_cache
 from chatlocal.engine.runtime.backend import Backend, Done, Request, Tokens
 from chatlocal.engine.runtime.torch_backend import TorchBackend
 from tests.engine.runtime.running import generated, ids_of, prompt, request, run_alone, run_together, tiny_backend
@@ -184,6 +184,28 @@ def test_scores_are_those_of_the_plain_forward(backend: TorchBackend) -> None:
     scores = backend.score(prompt(20), continuations)
     assert scores == pytest.approx([score_of(MODEL, prompt(20), ids) for ids in continuations], abs=1e-4)
     assert ids_of(running) == generated(MODEL, prompt(4), 50)
+
+
+def test_a_continuation_costs_one_forward_whatever_its_length(backend: TorchBackend) -> None:
+    backend.score(prompt(20), [(7,) * 9, (5,) * 40, ()])
+    assert backend.stats()["forwards"] == 2
+    assert backend.stats()["running"] == backend.stats()["waiting"] == 0
+
+
+def test_long_continuations_are_read_with_few_logits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "_POSITIONS", 4)
+    ids = prompt(11, seed=5)
+    with tiny_backend(MODEL) as backend:
+        assert backend.score(prompt(3), [ids]) == pytest.approx([score_of(MODEL, prompt(3), ids)], abs=1e-4)
+        assert backend.stats()["forwards"] == 3
+
+
+def test_scores_that_are_no_numbers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tiny_backend(MODEL) as backend:
+        monkeypatch.setattr(scoring.Scorer, "logprobs", lambda *_: ([float("nan")], 1))
+        with pytest.raises(EngineDied, match="not numbers"):
+            backend.score(prompt(3), [(5,)])
+        assert not backend.closed
 
 
 # what is refused
