@@ -12,6 +12,7 @@ import argparse
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def report(split: str, language: str, items: Iterable[Item], threshold: float) -
 def best_threshold(items: list[Item]) -> float:
     """The middle of the thresholds with the most right decisions."""
     candidates = sorted(item.best for item in items)
-    borders = [(low + high) / 2 for low, high in zip(candidates, candidates[1:], strict=False)]
+    borders = [(low + high) / 2 for low, high in pairwise(candidates)]
     right = [sum((item.best >= border) == (item.needed is not None) for item in items) for border in borders]
     best = [border for border, count in zip(borders, right, strict=True) if count == max(right)]
     return best[len(best) // 2]

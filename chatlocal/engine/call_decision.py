@@ -22,11 +22,13 @@ Score = Callable[[Sequence[int], Sequence[Sequence[int]]], list[float]]
 DEFAULT_THRESHOLD = 0.0
 """Calls are demanded from this score on. Fitted to the embedded model."""
 
-# Fitted: what a nat of the refusals weighs against one for each token of the user's words, the sum of both at the border,
-# and what the words alone must reach, so that a request for something else does not get whatever tool there is.
-_REFUSAL_WEIGHT = 0.3
-_BORDER = -5.35
-_LEAST_FIT = 0.35
+# Fitted: what a nat of the refusals weighs against one for each token of the user's words, the sum of both at the
+# border, and what the words alone must reach: a request for something else does not get whatever tool there is.
+_REFUSAL_WEIGHT = 0.25
+_BORDER = -4.5
+_LEAST_FIT = 0.3
+# So many tokens that say nothing are counted to the user's: a word or two say little for a tool.
+_SILENT = 3
 _REFUSALS = ("I'm sorry, but I don't have access to your", "I don't have access to real-time data")
 _SAYS = "the user says:"
 # Of a longer message the beginning and the end are read, this many characters of each.
@@ -79,7 +81,7 @@ def _likelihood(context: str, text: str, tokenizer: Any, score: Score) -> float:
     shared = next((place for place, pair in enumerate(zip(before, whole, strict=False)) if pair[0] != pair[1]), None)
     prompt = before if shared is None else before[:shared]
     words = whole[len(prompt) :]
-    return score(prompt, [words])[0] / len(words)
+    return score(prompt, [words])[0] / (len(words) + _SILENT)
 
 
 def _ids(text: str, tokenizer: Any, begins: bool = False) -> tuple[int, ...]:
