@@ -66,6 +66,34 @@ class ByteAutomaton:
             state = self.step(state, byte)
         return state >= 0 and bool(self.accepting[state])
 
+    def distances(self) -> NDArray[np.int32]:
+        """The least number of bytes from each state to an accepting one, int32 [states]."""
+        sources, columns = np.nonzero(self.table >= 0)
+        targets = self.table[sources, columns]
+        order = np.argsort(targets, kind="stable")
+        sources, first = sources[order], np.searchsorted(targets[order], np.arange(len(self.table) + 1))
+        left = np.full(len(self.table), -1, dtype=np.int32)
+        new, distance = np.flatnonzero(self.accepting), 0
+        while len(new):
+            left[new] = distance
+            before = np.unique(np.concatenate([sources[first[state] : first[state + 1]] for state in new]))
+            new, distance = before[left[before] < 0], distance + 1
+        return left
+
+    def shortest(self) -> bytes:
+        """A shortest text, of letters where others are as short: those have longer tokens than digits."""
+        text = bytearray()
+        if not len(self.table):
+            return b""
+        distances, state = self.distances(), 0
+        while not self.accepting[state]:
+            following = self.table[state][self.classes]
+            near = np.flatnonzero((following >= 0) & (distances[following] == distances[state] - 1))
+            byte = next((byte for byte in near.tolist() if bytes([byte]).isalpha()), int(near[0]))
+            text.append(byte)
+            state = int(following[byte])
+        return bytes(text)
+
     def forced(self, state: int) -> bytes:
         """The bytes that must follow a state: as long as there is one way on and the text cannot end."""
         text = bytearray()

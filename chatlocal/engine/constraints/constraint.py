@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
+from chatlocal.engine.constraints.endings import ending
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 
@@ -83,9 +84,27 @@ class ConstraintState:
         if count > ended:
             self._cursor.rollback(count - ended)
 
+    def copy(self) -> ConstraintState:
+        """Another state at this place, which need not go back behind it."""
+        copied = ConstraintState(self._cursor.copy(), self._tokens, self._width, self._ends)
+        copied._ids = self._ids[-1:]
+        return copied
+
+    def ending(self, limit: int) -> list[int] | None:
+        """Ids that bring the text to an end, few if not always the fewest; None where none were found within `limit`.
+
+        The end id is not among them.
+        """
+        return [] if self.may_end else ending(self._cursor.copy(), self._tokens, limit)
+
     def forced_bytes(self) -> bytes:
         """The bytes that must come next, as far as only one text is possible; b"" where there is a choice."""
         return b"" if self.done else self._cursor.forced_bytes()
+
+    @property
+    def end_ids(self) -> frozenset[int]:
+        """The ids that end a text."""
+        return self._ends
 
     @property
     def done(self) -> bool:

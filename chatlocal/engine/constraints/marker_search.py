@@ -61,6 +61,15 @@ class MarkerSearch:
         """The progress after more text and the marker that ends with it, if one does."""
         return self._after(progress, text), self._ending(progress, text)
 
+    def towards(self, marker: int, progress: Progress) -> int | None:
+        """The next id of a marker: its control token, or what spells the rest of it; None where no token does."""
+        spelling = self._markers[marker].spelling
+        known = self._tokens.named.get(spelling.decode())
+        if known is not None:
+            return known
+        rest = spelling[_overlap(progress.tail, spelling[:-1]) :]
+        return next(iter(self._tokens.encode(rest.decode(errors="ignore"))), None)
+
     def allowed(self, progress: Progress, allowed: NDArray[np.bool_]) -> None:
         """Set True at each id that may follow."""
         allowed |= self._all

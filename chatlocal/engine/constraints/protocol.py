@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.errors import UnsupportedSchema
 
@@ -56,6 +57,16 @@ class Cursor(Protocol):
 
     def forced_bytes(self) -> bytes:
         """What must follow, as far as it is certain."""
+
+    def copy(self) -> Cursor:
+        """Another cursor at this place, which need not go back behind it."""
+
+    def way_out(self) -> tuple[int, ...]:
+        """The ids to take next to come to an end soon, where the cursor knows some."""
+
+    @property
+    def place(self) -> Place:
+        """Where in JSON text it stands; the start of one where the text is no JSON."""
 
     @property
     def complete(self) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from chatlocal.engine.constraints.formats import PATTERNS
-from chatlocal.engine.constraints.patterns import translate
+from chatlocal.engine.constraints.whole_patterns import whole_pattern
 from chatlocal.engine.errors import UnsupportedSchema
 from chatlocal.engine.messages import Tool
 from chatlocal.engine.toolcalls.call_grammar import CallGrammar, literal
@@ -19,8 +18,6 @@ from chatlocal.engine.toolcalls.typed_text import referred
 _WHOLE = ("allOf", "anyOf", "oneOf", "not", "if", "$ref", "patternProperties", "propertyNames", "minProperties")
 _DEEPEST = 16  # schemas in schemas: references may go round
 _ANY_TEXT = "/(?s:.*)/"
-_ESCAPE = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
-_INNERMOST = re.compile(r"\((?![^()]*[\^$])[^()]*\)")
 _SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
 
 
@@ -120,32 +117,12 @@ def _text(grammar: CallGrammar, schema: dict[str, Any]) -> str:
     if "format" in schema:
         patterns[f'format "{schema["format"]}"'] = PATTERNS.get(schema["format"], "")
     for keyword, pattern in patterns.items():
-        whole = None if pattern is None else _whole(pattern)
+        whole = None if pattern is None else whole_pattern(pattern)
         if whole is not None:
-            parts.append(f"/{whole}/")
+            parts.append("/{}/".format(whole.replace("/", "\\/")))
         elif keyword in schema or pattern is not None:
             grammar.leave(keyword)
     return " & ".join(parts) or _ANY_TEXT
-
-
-def _whole(pattern: str) -> str | None:
-    """A pattern that may match anywhere as one that matches all of a text; None where that takes more than its ends."""
-    begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
-    core = pattern[begins : len(pattern) - ends]
-    plain = _outside(core)
-    core = translate(core) or ""
-    if not core or "^" in plain or "$" in plain or ((begins or ends) and "|" in plain):
-        return None
-    core = core.replace("/", "\\/")
-    return f"{'' if begins else '(?s:.*)'}(?:{core}){'' if ends else '(?s:.*)'}"
-
-
-def _outside(pattern: str) -> str:
-    """A pattern without its escapes, classes and groups."""
-    plain = _ESCAPE.sub("", pattern)
-    while plain != (plain := _INNERMOST.sub("", plain)):
-        pass
-    return plain
 
 
 def _escaped(text: str) -> str:

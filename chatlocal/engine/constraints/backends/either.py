@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.backends import build
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens, left_by
 from chatlocal.engine.constraints.spec import Spec, inner
 
@@ -50,6 +51,16 @@ class EitherCursor:
         for _ in range(count):
             for cursor in self._alive.pop():
                 cursor.rollback(1)
+
+    def copy(self) -> EitherCursor:
+        return EitherCursor([cursor.copy() for cursor in self._alive[-1]])
+
+    def way_out(self) -> tuple[int, ...]:
+        return next((ids for cursor in self._alive[-1] if (ids := cursor.way_out())), ())
+
+    @property
+    def place(self) -> Place:
+        return self._alive[-1][0].place
 
     def forced_bytes(self) -> bytes:
         if self.complete:  # the text may end here

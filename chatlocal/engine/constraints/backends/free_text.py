@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.backends import build
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.marker_search import Marker, MarkerSearch, Progress
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens, left_by
 from chatlocal.engine.constraints.spec import Spec, inner
@@ -74,6 +75,24 @@ class FreeTextCursor:
             self._cursor = None
         elif self._cursor is not None:
             self._cursor.rollback(inside)
+
+    def copy(self) -> FreeTextCursor:
+        copied = FreeTextCursor(self._grammar)
+        copied._history = self._history[-1:]
+        copied._cursor = None if self._cursor is None else self._cursor.copy()
+        return copied
+
+    def way_out(self) -> tuple[int, ...]:
+        """Towards the first marker."""
+        if self._cursor is not None:
+            return self._cursor.way_out()
+        progress = self._history[-1]
+        known = None if progress is None else self._grammar.search.towards(0, progress)
+        return () if known is None else (known,)
+
+    @property
+    def place(self) -> Place:
+        return Place() if self._cursor is None else self._cursor.place
 
     def forced_bytes(self) -> bytes:
         return b"" if self._cursor is None else self._cursor.forced_bytes()

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.normalise import Normalised, normalise
 from chatlocal.engine.constraints.number_range import NumberRange
 from chatlocal.engine.constraints.patterns import MAX_SIZE
@@ -95,6 +97,16 @@ class LLGuidanceCursor:
         _check(self._matcher)
         return forced
 
+    def copy(self) -> LLGuidanceCursor:
+        return LLGuidanceCursor(self._matcher.deep_copy())
+
+    def way_out(self) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def place(self) -> Place:
+        return Place()
+
     @property
     def complete(self) -> bool:
         return bool(self._matcher.is_accepting())
@@ -167,7 +179,7 @@ def _build(spec: Spec, tokens: Tokens) -> Grammar:
     normal = normalise(json.loads(spec.source), closed=spec.closed)
     check_spelling(normal.schema, tokens)
     grammar = LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
-    return NumberRange(grammar, tokens)
+    return NumberRange(grammar, tokens, _patterns(normal.schema))
 
 
 def _marked(spec: Spec, tokens: Tokens) -> Grammar:
@@ -177,10 +189,12 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
     form = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
     rules = [source["lark"]]
     left: list[str] = [*source["left"]]
+    patterns: list[str] = []
     for rule, schema in source["schemas"].items():
         normal = normalise(schema, closed=spec.closed)
         check_spelling(normal.schema, tokens)
         left += normal.left_to_validation
+        patterns += _patterns(normal.schema)
         rules.append(f"{rule}: %json {json.dumps({**normal.schema, 'x-guidance': form})}")
     spelled = [f"{rule}: {json.dumps(mark, ensure_ascii=False)}" for rule, mark in source["marks"].items()]
     by_id = [
@@ -188,7 +202,19 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
         for (rule, mark), text in zip(source["marks"].items(), spelled, strict=True)
     ]
     made, plain = (LLMatcher.grammar_from_lark("\n".join([*rules, *marks])) for marks in (by_id, spelled))
-    return NumberRange(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens)
+    return NumberRange(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens, patterns)
+
+
+def _patterns(schema: Any) -> Iterator[str]:
+    """The patterns of a schema."""
+    if isinstance(schema, list):
+        for item in schema:
+            yield from _patterns(item)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("pattern"), str):
+            yield schema["pattern"]
+        for item in schema.values():
+            yield from _patterns(item)
 
 
 def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:

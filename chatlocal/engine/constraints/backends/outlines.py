@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from functools import cached_property
 from threading import Lock
 from weakref import WeakKeyDictionary
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.protocol import GrammarBackend, Tokens
 from chatlocal.engine.constraints.regex_automaton import regex_automaton
 from chatlocal.engine.constraints.spec import Spec
@@ -67,6 +69,18 @@ class AutomatonGrammar:
         allowed[self._trie.ids] = (after >= 0) & self._live[after]
         return allowed
 
+    def way_out(self, state: int) -> int | None:
+        """The id that leaves the fewest bytes to an end, None at one."""
+        if self.automaton.accepting[state]:
+            return None
+        after = self._trie.walk(self.automaton, state)
+        left = np.where((after >= 0) & self._live[after], self._distances[after], np.iinfo(np.int32).max)
+        return int(self._trie.ids[left.argmin()])
+
+    @cached_property
+    def _distances(self) -> NDArray[np.int32]:
+        return self.automaton.distances()
+
     def step(self, state: int, id: int) -> int:
         """The state after an id, -1 where it must not follow."""
         for byte in self.tokens.texts[id]:
@@ -79,9 +93,12 @@ class AutomatonGrammar:
 class AutomatonCursor:
     """The states after each id so far."""
 
-    def __init__(self, grammar: AutomatonGrammar) -> None:
+    def __init__(self, grammar: AutomatonGrammar, state: int = 0) -> None:
         self._grammar = grammar
-        self._states = [0]
+        self._states = [state]
+
+    def copy(self) -> AutomatonCursor:
+        return AutomatonCursor(self._grammar, self._states[-1])
 
     def fill(self, allowed: NDArray[np.bool_]) -> None:
         allowed |= self._grammar.mask(self._states[-1])
@@ -97,6 +114,14 @@ class AutomatonCursor:
 
     def forced_bytes(self) -> bytes:
         return self._grammar.automaton.forced(self._states[-1])
+
+    def way_out(self) -> tuple[int, ...]:
+        known = self._grammar.way_out(self._states[-1])
+        return () if known is None else (known,)
+
+    @property
+    def place(self) -> Place:
+        return Place()
 
     @property
     def complete(self) -> bool:

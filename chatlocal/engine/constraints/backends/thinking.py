@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.backends import build
 from chatlocal.engine.constraints.backends.free_text import FreeTextGrammar
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.marker_search import Marker
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens
 from chatlocal.engine.constraints.spec import Spec, inner
@@ -26,15 +27,15 @@ class GapGrammar:
         return self.grammar.accepts(text) or self.grammar.accepts(text.lstrip("\n"))
 
     def start(self) -> GapCursor:
-        return GapCursor(self)
+        return GapCursor(self, self.grammar.start())
 
 
 class GapCursor:
     """`_breaks` is how many tokens of line breaks stand before the text; at most two, so that there is an end."""
 
-    def __init__(self, grammar: GapGrammar) -> None:
+    def __init__(self, grammar: GapGrammar, cursor: Cursor) -> None:
         self._grammar = grammar
-        self._cursor = grammar.grammar.start()
+        self._cursor = cursor
         self._breaks = 0
         self._taken = 0
 
@@ -60,6 +61,18 @@ class GapCursor:
 
     def forced_bytes(self) -> bytes:
         return b"" if self._open else self._cursor.forced_bytes()
+
+    def copy(self) -> GapCursor:
+        copied = GapCursor(self._grammar, self._cursor.copy())
+        copied._breaks, copied._taken = self._breaks, self._taken
+        return copied
+
+    def way_out(self) -> tuple[int, ...]:
+        return self._cursor.way_out()
+
+    @property
+    def place(self) -> Place:
+        return self._cursor.place
 
     @property
     def complete(self) -> bool:
@@ -87,15 +100,15 @@ class ThinkingGrammar:
         return self.answer.accepts(text)
 
     def start(self) -> ThinkingCursor:
-        return ThinkingCursor(self)
+        return ThinkingCursor(self, self.answer.start())
 
 
 class ThinkingCursor:
     """The answer until a thought begins, and the thought with the answer behind it from there on."""
 
-    def __init__(self, grammar: ThinkingGrammar) -> None:
+    def __init__(self, grammar: ThinkingGrammar, answer: Cursor) -> None:
         self._grammar = grammar
-        self._answer = grammar.answer.start()
+        self._answer = answer
         self._thought: Cursor | None = None
         self._taken = 0
 
@@ -124,6 +137,19 @@ class ThinkingCursor:
 
     def forced_bytes(self) -> bytes:
         return self._cursor.forced_bytes() if self._taken else b""
+
+    def copy(self) -> ThinkingCursor:
+        copied = ThinkingCursor(self._grammar, self._answer.copy())
+        copied._thought = None if self._thought is None else self._thought.copy()
+        copied._taken = self._taken
+        return copied
+
+    def way_out(self) -> tuple[int, ...]:
+        return self._cursor.way_out()
+
+    @property
+    def place(self) -> Place:
+        return self._cursor.place
 
     @property
     def complete(self) -> bool:

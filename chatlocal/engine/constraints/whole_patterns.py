@@ -1,0 +1,44 @@
+"""Patterns as JSON Schema means them, that may match anywhere in a text, as ones that match all of a text."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from chatlocal.engine.constraints.patterns import translate
+from chatlocal.engine.constraints.regex_automaton import regex_automaton
+from chatlocal.engine.errors import UnsupportedSchema
+
+_ESCAPE = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
+_INNERMOST = re.compile(r"\((?![^()]*[\^$])[^()]*\)")
+
+
+def whole_pattern(pattern: str) -> str | None:
+    """A pattern that may match anywhere as one that matches all of a text; None where that takes more than its ends."""
+    begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
+    core = pattern[begins : len(pattern) - ends]
+    plain = _outside(core)
+    core = translate(core) or ""
+    if not core or "^" in plain or "$" in plain or ((begins or ends) and "|" in plain):
+        return None
+    return f"{'' if begins else '(?s:.*)'}(?:{core}){'' if ends else '(?s:.*)'}"
+
+
+def _outside(pattern: str) -> str:
+    """A pattern without its escapes, classes and groups."""
+    plain = _ESCAPE.sub("", pattern)
+    while plain != (plain := _INNERMOST.sub("", plain)):
+        pass
+    return plain
+
+
+@lru_cache(maxsize=256)
+def shortest_match(pattern: str) -> str | None:
+    """A shortest text that a pattern matches; None where it cannot be found out."""
+    whole = whole_pattern(pattern)
+    if whole is None:
+        return None
+    try:
+        return regex_automaton(whole).shortest().decode()
+    except (UnsupportedSchema, UnicodeDecodeError):
+        return None
