@@ -32,7 +32,7 @@ class Engine:
     runtime; then `model` may be None. `template` is a prompt family's name, a Jinja template or a path to one.
     `tool_format` is a name of chatlocal.engine.toolcalls, where the model writes calls in another way than its prompt
     format says. `call_threshold` is for models that never begin a call by themselves: the score from which on one is
-    demanded (chatlocal.engine.toolcalls.decision); higher means fewer calls.
+    demanded (chatlocal.engine.call_decision); higher means fewer calls.
     Closing frees the model's cache and ends the thread; it is also a context manager.
     """
 

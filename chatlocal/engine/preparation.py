@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chatlocal.engine.answer import AnswerReader
+from chatlocal.engine.call_decision import DEFAULT_THRESHOLD, wanted_tools
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
@@ -16,7 +17,6 @@ from chatlocal.engine.generation_defaults import complete, end_ids
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
 from chatlocal.engine.runtime.backend import Request
 from chatlocal.engine.tool_use import ToolUse
-from chatlocal.engine.toolcalls.decision import DEFAULT_THRESHOLD, wanted_tools
 from chatlocal.engine.toolcalls.tool_choice import read_tool_choice
 
 Messages = Iterable[ChatMessage | Mapping[str, Any]]
