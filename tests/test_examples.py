@@ -106,13 +106,23 @@ def test_the_tools_example_looks_up_the_weather() -> None:
 
 
 def test_the_agent_example_finds_the_right_tool_for_each_question() -> None:
-    _, harry, leash = re.split(r"^Question +", shown_by("agent_langchain.py"), flags=re.MULTILINE)
-    assert "Call      find_dog {'name': 'Harry'}" in harry
-    assert "Result    beagle, brown, 4 years" in harry
-    assert "Call      get_price {'product': 'leash'}" in leash
-    assert "Result    18 euros" in leash
-    for shown in (harry, leash):
-        assert re.search(r"^(Answer|Stopped) +\S", shown, re.MULTILINE)
+    _, harry, oslo, hamlet = re.split(r"^Question +", shown_by("agent_langchain.py"), flags=re.MULTILINE)
+    assert "Call      find_dog {'name': 'Harry'}\nResult    beagle, brown, 4 years\n" in harry
+    assert "Call      get_weather {'city': 'Oslo'}\nResult    snow, 1 degree\n" in oslo
+    assert "Call" not in hamlet
+    for shown in (harry, oslo, hamlet):
+        assert re.search(r"^Answer +\S", shown, re.MULTILINE)
+
+
+def test_the_llama_index_agent_calls_what_a_question_needs() -> None:
+    shown = shown_by("agent_llama_index.py")
+    assert re.findall(r"^Call +(.+)$", shown, re.MULTILINE) == [
+        "get_weather(city='Oslo') -> snow, 1 degree",
+        "population(country='Norway') -> 5.6 million",
+    ]
+    weather, people, capital = re.findall(r"^Answer +(.+)$", shown, re.MULTILINE)
+    assert (weather, people) == ("snow, 1 degree", "5.6 million")
+    assert "Paris" in capital
 
 
 def sections(shown: str) -> dict[str, list[str]]:
