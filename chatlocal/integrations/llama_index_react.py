@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from string import Formatter
 from typing import Any
@@ -123,7 +123,7 @@ def _schema(text: str) -> dict[str, Any]:
         normalise(schema, closed=True)  # UnsupportedSchema is a ValueError too
     except (ValueError, RecursionError):
         return _ANY_OBJECT
-    return schema if isinstance(schema, Mapping) and schema.get("type") == "object" else _ANY_OBJECT
+    return schema if isinstance(schema, dict) and schema.get("type") == "object" else _ANY_OBJECT
 
 
 def _repeats(messages: Sequence[ChatMessage]) -> int:
