@@ -18,42 +18,45 @@ from chatlocal.engine.field_list import describe
 from chatlocal.engine.messages import ChatMessage, Tool, ToolCall, read_messages
 
 _FORMAT = "prompted"
-_FORM = '<tool_call>\n{"name": the name of the tool, "arguments": {its arguments}}\n</tool_call>'
+# Said where no worked example shows it.
+_FORM = 'Answer as <tool_call>\n{"name": name of the tool, "arguments": {...}}\n</tool_call>'
 
 
 def _tool(name: str, description: str, **parameters: Any) -> Tool:
     return Tool(name, description, {"type": "object", "properties": parameters})
 
 
-# (request, tools, call): each with values to pick out of what stands around them, and of more kinds than text.
-_WORKED: tuple[tuple[str, tuple[Tool, ...], str, dict[str, Any]], ...] = (
+# (request, tool, arguments): short, each with somebody or something beside what is to be picked out.
+_WORKED: tuple[tuple[str, Tool, dict[str, Any]], ...] = (
     (
-        "The roses look dry, please give them 3 litres. Bill forgot it again.",
-        (
-            _tool(
-                "water_plants",
-                "Water plants in the garden.",
-                plant={"type": "string", "description": "Which plant"},
-                litres={"type": "integer", "description": "How much water"},
-            ),
+        "Please send 3 bottles of milk to Mrs. Fox, she lives above the bakery.",
+        _tool(
+            "deliver",
+            "Deliver something",
+            goods={"type": "string", "description": "What to deliver"},
+            count={"type": "integer", "description": "How many"},
         ),
-        "water_plants",
-        {"plant": "roses", "litres": 3},
+        {"goods": "milk", "count": 3},
     ),
     (
-        "Please keep the book Dune for Carla, there is no hurry. Ms. Lee will fetch it.",
-        (
-            _tool("list_books", "List the books of an author.", author={"type": "string"}),
-            _tool(
-                "keep_book",
-                "Keep a book for a reader.",
-                title={"type": "string", "description": "Title of the book"},
-                reader={"type": "string", "description": "Who wants to read it"},
-                urgent={"type": "boolean", "description": "Whether it is urgent"},
-            ),
+        "Keep the book Dune for Carla, she wants it tomorrow.",
+        _tool(
+            "reserve_book",
+            "Reserve a book",
+            title={"type": "string", "description": "Title of the book"},
+            reader={"type": "string", "description": "Who wants it"},
         ),
-        "keep_book",
-        {"title": "Dune", "reader": "Carla", "urgent": False},
+        {"title": "Dune", "reader": "Carla"},
+    ),
+    (
+        "Bill and Ana are ill today, their boss should know.",
+        _tool(
+            "report_sick",
+            "Report people as sick",
+            names={"type": "array", "items": {"type": "string"}, "description": "Who is sick"},
+            today={"type": "boolean", "description": "Whether they are sick today"},
+        ),
+        {"names": ["Bill", "Ana"], "today": True},
     ),
 )
 
@@ -67,7 +70,7 @@ def with_tools(
     """The conversation with the request to call one of the tools, in turns of system, user and assistant alone.
 
     Without tools only calls and results of the past are written out. `examples=False` leaves the worked examples out;
-    they take about 300 tokens. UnsupportedInput for calls whose arguments are no JSON object.
+    they take about 250 tokens. UnsupportedInput for calls whose arguments are no JSON object.
     """
     turns = _as_text(read_messages(messages))
     shown = shown_tools(tools)
@@ -75,25 +78,26 @@ def with_tools(
         return turns
     opening = 1 if turns[0].role == "system" else 0
     worked = tuple(_worked_examples()) if examples else ()
-    return (*turns[:opening], *worked, *_with_wish(turns[opening:], _wish(shown)))
+    wish = _wish(shown) if examples else f"{_wish(shown)}\n{_FORM}"
+    return (*turns[:opening], *worked, *_with_wish(turns[opening:], wish))
 
 
 def _worked_examples() -> Iterable[ChatMessage]:
-    for text, tools, name, arguments in _WORKED:
-        yield ChatMessage("user", f"{text}\n\n{_wish(tools)}")
-        yield ChatMessage("assistant", _written([ToolCall("", name, json.dumps(arguments))]))
+    for text, tool, arguments in _WORKED:
+        yield ChatMessage("user", f"{text}\n\n{_wish([tool])}")
+        yield ChatMessage("assistant", _written([ToolCall("", tool.name, json.dumps(arguments))]))
 
 
 def _wish(tools: Sequence[Tool]) -> str:
-    lines = "\n".join(f"- {_described(tool)}" for tool in tools)
-    return f"Call one of these tools:\n{lines}\nAnswer as\n{_FORM}"
+    return "\n".join(f"Tool {_described(tool)}" for tool in tools)
 
 
 def _described(tool: Tool) -> str:
-    about = f"{tool.name}: {tool.description.strip().rstrip('.。')}." if tool.description.strip() else f"{tool.name}."
+    about = tool.description.strip().rstrip(".。")
+    named = f"{tool.name} ({about})" if about else tool.name
     if not tool.parameters.get("properties"):
-        return f"{about} It takes no arguments."
-    return f"{about} Arguments: {describe(tool.parameters).removeprefix('a JSON object with: ')}"
+        return f"{named} without arguments"
+    return f"{named} with: {describe(tool.parameters).removeprefix('a JSON object with: ')}"
 
 
 def _with_wish(turns: tuple[ChatMessage, ...], wish: str) -> tuple[ChatMessage, ...]:

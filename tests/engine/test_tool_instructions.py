@@ -75,10 +75,10 @@ def test_a_conversation_without_calls_and_tools_stays_as_it_is() -> None:
 
 
 def test_the_tools_are_told_in_words_behind_the_last_user_turn() -> None:
-    *others, last = with_tools([{"role": "user", "content": "Weather in Rome?"}], [WEATHER, {"name": "now"}])
+    *others, last = with_tools([{"role": "user", "content": "Weather in Rome?"}], [WEATHER, {"name": "clock_time"}])
     assert last.role == "user"
     assert last.text.startswith("Weather in Rome?\n\n")
-    for words in ("get_weather", "Get the weather in a city", "city (Name of the city)", '"fahrenheit"', "now"):
+    for words in ("get_weather", "Get the weather in a city", "city (Name of the city)", '"fahrenheit"', "clock_time"):
         assert words in last.text
         assert not any(words in turn.text for turn in others)
     assert "properties" not in last.text
@@ -91,7 +91,12 @@ def test_every_worked_example_is_a_call_of_its_own_tools() -> None:
         content, calls, invalid = toolcalls.get("prompted").parse(answer.text)
         assert (content, len(calls), invalid) == ("", 1, [])
         assert calls[0].name in asked.text
-    assert with_tools([{"role": "user", "content": "Hi"}], [WEATHER], examples=False) == turns[-1:]
+
+
+def test_without_worked_examples_the_form_is_said() -> None:
+    [turn] = with_tools([{"role": "user", "content": "Hi"}], [WEATHER], examples=False)
+    assert turn.text.startswith(with_tools([{"role": "user", "content": "Hi"}], [WEATHER])[-1].text)
+    assert "<tool_call>" in turn.text
 
 
 @pytest.mark.parametrize("tools", [[], [WEATHER]])
