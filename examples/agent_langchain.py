@@ -22,26 +22,19 @@ from langgraph.errors import GraphRecursionError
 from chatlocal import ChatLocal
 
 DOGS = {"harry": "beagle, brown, 4 years", "rex": "terrier, black, 9 years", "luna": "poodle, white, 2 years"}
-PRICES = {"collar": 12, "leash": 18, "basket": 45}
+WEATHER = {"beijing": "sunny, 17 degrees", "hangzhou": "light rain, 21 degrees", "oslo": "snow, 1 degree"}
+
+QUESTIONS = ("Look up the dog Harry, please.", "What is the weather like in Oslo?", "Who wrote Hamlet?")
 
 
 def find_dog(name: str) -> str:
-    """Look up a dog of the shelter: its breed, color and age.
-
-    Args:
-        name: The dog's name
-    """
+    """Look up a dog of the shelter by its name."""
     return DOGS.get(name.strip().lower(), f"there is no dog called {name}")
 
 
-def get_price(product: str) -> str:
-    """Get the price of a product of the shop.
-
-    Args:
-        product: The name of the product
-    """
-    price = PRICES.get(product.strip().lower())
-    return f"{price} euros" if price else f"the shop has no {product}"
+def get_weather(city: str) -> str:
+    """Get the current weather in a city."""
+    return WEATHER.get(city.strip().lower(), f"no weather is known for {city}")
 
 
 def main() -> None:
@@ -50,8 +43,8 @@ def main() -> None:
     parser.add_argument("--question", action="append", help="may be given several times")
     arguments = parser.parse_args()
     llm = ChatLocal(model=arguments.model, temperature=0, max_tokens=100)
-    agent = create_agent(llm, tools=[find_dog, get_price])
-    for question in arguments.question or ["Look up the dog Harry, please.", "What is the price of a leash?"]:
+    agent = create_agent(llm, tools=[find_dog, get_weather])
+    for question in arguments.question or QUESTIONS:
         print(f"Question  {question}", flush=True)
         ask(agent, question)
 

@@ -33,11 +33,7 @@ WEATHER = {
 
 @tool
 def get_weather(city: str) -> str:
-    """Get the current weather in a city.
-
-    Args:
-        city: The name of the city
-    """
+    """Get the current weather in a city."""
     return WEATHER.get(city.strip().lower(), f"no weather is known for {city}")
 
 
@@ -46,7 +42,7 @@ def main() -> None:
     parser.add_argument("--model", help="folder, hub id or GGUF file (default: the embedded SmolLM2-135M-Instruct)")
     parser.add_argument("--question", default="What is the weather like in Hangzhou?")
     arguments = parser.parse_args()
-    llm = ChatLocal(model=arguments.model, temperature=0, max_tokens=300)
+    llm = ChatLocal(model=arguments.model, temperature=0, max_tokens=200)
     print(f"Model     {llm.engine.describe()['model']}")
     print(f"Question  {arguments.question}", flush=True)
     answer(llm, arguments.question)
