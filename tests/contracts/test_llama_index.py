@@ -12,7 +12,7 @@ from llama_index.core import Settings, SimpleDirectoryReader, VectorStoreIndex
 from llama_index.core.agent.react.formatter import ReActChatFormatter
 from llama_index.core.agent.react.output_parser import ReActOutputParser
 from llama_index.core.agent.react.types import ActionReasoningStep
-from llama_index.core.agent.workflow import AgentOutput, FunctionAgent, ReActAgent, ToolCallResult
+from llama_index.core.agent.workflow import AgentOutput, AgentWorkflow, FunctionAgent, ReActAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.callbacks import CallbackManager, CBEventType, TokenCountingHandler
 from llama_index.core.chat_engine.types import ChatMode
@@ -206,12 +206,30 @@ async def test_a_function_calling_program(caller: LocalLLM) -> None:
 
 
 @agents_look_at_all
-async def test_a_function_agent(caller: LocalLLM) -> None:
-    handler = FunctionAgent(tools=TOOLS, llm=caller, initial_tool_choice="weather").run("How is the weather in Paris?")
+@pytest.mark.parametrize(
+    ("question", "call"),
+    [("What is the weather in Oslo?", ("weather", {"city": "Oslo"})), ("What is the capital of France?", None)],
+)
+async def test_agents_call_where_a_tool_is_of_use(caller: LocalLLM, question: str, call: Any) -> None:
+    agents = [FunctionAgent(tools=TOOLS, llm=caller), AgentWorkflow.from_tools_or_functions(TOOLS, llm=caller)]
+    answers = []
+    for agent in agents:
+        handler: Any = agent.run(question, max_iterations=4)
+        results = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
+        assert [(result.tool_name, result.tool_kwargs) for result in results] == ([call] if call else [])
+        answers.append((await handler).response.content)
+    assert answers[0] == answers[1]
+    assert answers[0]
+    assert call or "Paris" in answers[0]
+
+
+@agents_look_at_all
+async def test_the_first_call_of_an_agent_may_be_demanded(caller: LocalLLM) -> None:
+    handler = FunctionAgent(tools=TOOLS, llm=caller, initial_tool_choice="add").run("What is the capital of France?")
     results = [event async for event in handler.stream_events() if isinstance(event, ToolCallResult)]
-    assert (await handler).response.content is not None
-    assert results[0].tool_name == "weather"
-    assert results[0].tool_output.content.startswith("It rains in ")
+    assert results[0].tool_name == "add"
+    assert results[0].tool_output.raw_output == sum(results[0].tool_kwargs.values())
+    assert (await handler).response.content
 
 
 @pytest.mark.parametrize("question", ["What is 3 + 4?", "How is the weather in Paris?"])
