@@ -46,15 +46,15 @@ def react_step(messages: Sequence[ChatMessage]) -> Spec | None:
     tools = next((found for message in messages if (found := _tools(message)) is not None), None)
     if tools is None:
         return None
-    callable = {name: schema for name, schema in tools.items() if re.fullmatch(r"[^\s()]+", name)}
+    actions = {name: schema for name, schema in tools.items() if re.fullmatch(r"[^\s()]+", name)}
     if _repeats(messages) >= _MOST_REPEATS:
-        callable = {}
-    schemas = {f"schema_{index}": schema for index, schema in enumerate(callable.values())}
+        actions = {}
+    schemas = {f"schema_{index}": schema for index, schema in enumerate(actions.values())}
     steps = [
         '"Answer:" ANSWER',
         *(
             f"{json.dumps(f'Action: {name}', ensure_ascii=False)} INPUT {rule}"
-            for name, rule in zip(callable, schemas, strict=True)
+            for name, rule in zip(actions, schemas, strict=True)
         ),
     ]
     rules = (

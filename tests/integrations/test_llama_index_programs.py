@@ -95,7 +95,7 @@ def test_a_tool_choice_of_the_program_is_honoured() -> None:
     with pytest.raises(OutputInvalid, match="no tool call"):
         program(who="Harry")
     list(program.stream_call(who="Harry"))
-    assert "A dog in a story." not in "".join(prompts(llm))
+    assert "A dog in a story" not in "".join(prompts(llm))
 
 
 def test_a_call_that_was_cut_off_says_what_to_do() -> None:
@@ -127,7 +127,7 @@ async def test_structured_prediction_by_calls(mode: PydanticProgramMode, form: s
         objects = await ask(llm, form, Dog, template(), who="Harry")
     assert objects[-1] == DOG
     assert type(objects[-1]) is Dog
-    assert "A dog in a story." in prompts(llm)[0]
+    assert "A dog in a story" in prompts(llm)[0]
     assert prompts(llm)[0].count("Be brief.") == 1
     names = [type(event).__name__ for event in events if "Structured" in type(event).__name__]
     assert (names[0], names[-1]) == ("LLMStructuredPredictStartEvent", "LLMStructuredPredictEndEvent")
