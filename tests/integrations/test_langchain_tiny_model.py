@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from langchain_core.runnables import RunnableParallel
 from pydantic import BaseModel
 
 from chatlocal import ChatLocal
-from chatlocal.engine.errors import ModelNotFound
+from chatlocal.engine.errors import BudgetTooSmall, ModelNotFound
 from tests.tiny import save_tiny
 
 
@@ -105,12 +106,15 @@ async def test_a_demanded_call_fits_one_of_the_tools(folder: Path, seed: int) ->
     assert isinstance(model.with_structured_output(Dog, method="function_calling").invoke("Who?"), Dog)
 
 
-def test_a_demanded_call_at_max_tokens_is_invalid(folder: Path) -> None:
-    for limit in range(12, 24, 3):
+def test_a_demanded_call_is_whole_however_few_tokens_it_may_have(folder: Path) -> None:
+    with pytest.raises(BudgetTooSmall) as refused:
+        chat(folder, max_tokens=12).bind_tools([Dog], tool_choice="any").invoke("Who is it?")
+    least = int(re.findall(r"has (\d+) tokens", str(refused.value))[0])
+    for limit in (least, least + 1, least + 9):
         reply = chat(folder, max_tokens=limit).bind_tools([Dog], tool_choice="any").invoke("Who is it?")
-        assert reply.response_metadata["finish_reason"] == "length"
-        assert (reply.tool_calls, reply.content) == ([], "")
-        assert len(reply.invalid_tool_calls) == 1
+        assert reply.invalid_tool_calls == []
+        (call,) = reply.tool_calls
+        Dog(**call["args"])
 
 
 def test_functions_that_are_required_are_called(folder: Path) -> None:

@@ -22,12 +22,14 @@ from chatlocal.engine.constraints.spec import (
     regex,
     thinking,
 )
+from chatlocal.engine.constraints.token_budget import TokenBudget
 
 __all__ = [
     "Constraint",
     "ConstraintState",
     "Opening",
     "Spec",
+    "TokenBudget",
     "after",
     "choice",
     "compile",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -10,6 +11,9 @@ import torch
 from chatlocal.engine.constraints.endings import ending
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
+
+# Tokens up to which the shortest text is looked for.
+_FARTHEST = 4096
 
 
 class Constraint:
@@ -29,6 +33,11 @@ class Constraint:
     def accepts(self, text: str) -> bool:
         """Whether the whole text follows the grammar: the spec's separators, keys in declared order."""
         return self._grammar.accepts(text)
+
+    @cached_property
+    def shortest(self) -> list[int] | None:
+        """The ids of a shortest text, or of one that is nearly so, without an end id; None where none was found."""
+        return self.start().ending(_FARTHEST)
 
     def start(self) -> ConstraintState:
         """A fresh state, before the first id. Use each state from one thread at a time."""

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from chatlocal.engine.constraints.constraint import ConstraintState
+from chatlocal.engine.constraints.constraint import Constraint, ConstraintState
 from chatlocal.engine.errors import BudgetTooSmall, UnsupportedInput
-
-# How far the shortest answer is looked for, so that an error can say what it needs.
-_FARTHEST = 4096
 
 
 class TokenBudget:
-    """The tokens that one answer may have, and a way to its end that fits into them.
+    """The tokens that one answer may have, and a way to its end that fits into them. `state` is the answer's.
 
     Where no way to an end is found (a pattern in a string that one has to know the text for), nothing is watched, and
     the answer may be cut. BudgetTooSmall when the way that was found does not fit.
     """
 
-    def __init__(self, state: ConstraintState, tokens: int) -> None:
-        self._state = state
+    def __init__(self, constraint: Constraint, tokens: int) -> None:
+        self.state = constraint.start()
         self._left = tokens
-        self._way = state.ending(max(tokens, _FARTHEST))
+        self._way = constraint.shortest
         if self._way is not None and len(self._way) > tokens:
             raise BudgetTooSmall(
                 f"The shortest answer found for this constraint has {len(self._way)} tokens and there is room for"
@@ -32,7 +29,7 @@ class TokenBudget:
         Call it with each id that was chosen, before the state takes what it gives.
         """
         self._left -= 1
-        if self._way is None or id in self._state.end_ids:
+        if self._way is None or id in self.state.end_ids:
             return id
         if self._way[:1] == [id]:
             self._way = self._way[1:]
@@ -42,13 +39,13 @@ class TokenBudget:
             self._way = way
             return id
         if not self._way:  # it may end here, and not behind this id any more
-            return min(self._state.end_ids)
+            return min(self.state.end_ids)
         id, *self._way = self._way
         return id
 
     def _behind(self, id: int) -> list[int] | None:
         """A way to the end behind an id, within the tokens that are left."""
-        there = self._state.copy()
+        there = self.state.copy()
         there.advance(id)
         if there.may_end:
             return []

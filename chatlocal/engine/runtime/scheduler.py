@@ -227,6 +227,7 @@ class Scheduler:
 
     def _take(self, sequence: Sequence, chosen: int, logits: torch.Tensor, row: torch.Tensor | None) -> None:
         """Hand one new id over, and end the sequence where it ends."""
+        chosen = self._within_reach(sequence, chosen)
         if chosen in sequence.request.stop_ids:
             self._end(sequence, Done("stop", chosen))
             return
@@ -243,6 +244,14 @@ class Scheduler:
             self._end(sequence, error=sequence.broken)
         elif sequence.at_limit:
             self._end(sequence, Done("length"))
+
+    def _within_reach(self, sequence: Sequence, chosen: int) -> int:
+        """The id, or the one in its place that keeps the answer from being cut."""
+        try:
+            return chosen if sequence.budget is None else sequence.budget.within_reach(chosen)
+        except Exception as problem:
+            sequence.broken = problem
+            return chosen
 
     def _grammar_ends(self, sequence: Sequence, chosen: int) -> bool:
         state = sequence.constraint_state

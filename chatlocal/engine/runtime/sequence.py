@@ -6,7 +6,7 @@ import random
 
 import torch
 
-from chatlocal.engine.constraints import ConstraintState
+from chatlocal.engine.constraints import TokenBudget
 from chatlocal.engine.runtime.backend import Request
 from chatlocal.engine.runtime.stream import Channel
 
@@ -14,18 +14,20 @@ from chatlocal.engine.runtime.stream import Channel
 class Sequence:
     """A running request. Everything that its result depends on lives here, so that no other request can change it.
 
-    `given` are the new ids where they are known beforehand and only their log-probabilities are wanted.
+    `budget` holds the state of its constraint, if it has one. `given` are the new ids where they are known beforehand
+    and only their log-probabilities are wanted.
     """
 
     def __init__(
         self,
         request: Request,
-        constraint_state: ConstraintState | None = None,
+        budget: TokenBudget | None = None,
         given: tuple[int, ...] = (),
     ) -> None:
         self.request = request
         self.channel = Channel()
-        self.constraint_state = constraint_state
+        self.budget = budget
+        self.constraint_state = None if budget is None else budget.state
         self.given = given
         self.ids: list[int] = list(request.prompt_ids)
         self.cached = 0

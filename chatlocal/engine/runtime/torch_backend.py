@@ -9,7 +9,7 @@ from collections.abc import Sequence as SequenceOf
 from dataclasses import asdict
 from typing import Any
 
-from chatlocal.engine.constraints import ConstraintState, Spec, compile
+from chatlocal.engine.constraints import Constraint, Spec, TokenBudget, compile
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.messages import Sampling
 from chatlocal.engine.runtime.backend import Request, Tokens
@@ -19,6 +19,8 @@ from chatlocal.engine.runtime.scheduler import Scheduler
 from chatlocal.engine.runtime.scoring import Scorer
 from chatlocal.engine.runtime.sequence import Sequence
 from chatlocal.engine.runtime.stream import TokenStream, forked
+
+_NO_LIMIT = 2**31
 
 
 class TorchBackend:
@@ -48,10 +50,13 @@ class TorchBackend:
         """Queue a request.
 
         UnsupportedInput for ids that the model does not have, UnsupportedSchema when the constraint cannot be compiled,
-        EngineClosed after `close` and in a forked child.
+        BudgetTooSmall when its shortest text has more than `max_tokens`, EngineClosed after `close` and in a forked
+        child.
         """
         self._check(request)
-        return self._queue(Sequence(request, self._constraint(request.constraint_spec, request.stop_ids)))
+        constraint = self._constraint(request.constraint_spec, request.stop_ids)
+        limit = request.sampling.max_tokens or _NO_LIMIT
+        return self._queue(Sequence(request, None if constraint is None else TokenBudget(constraint, limit)))
 
     def score(self, prompt_ids: SequenceOf[int], continuations: SequenceOf[SequenceOf[int]]) -> list[float]:
         """For each continuation, the log-likelihood in nats of all its ids after the prompt, summed; blocks.
@@ -67,7 +72,8 @@ class TorchBackend:
 
     def prepare(self, spec: Spec, stop_ids: Iterable[int]) -> None:
         """Compile a constraint, so that a `submit` with it will not block."""
-        self._constraint(spec, stop_ids)
+        constraint = self._constraint(spec, stop_ids)
+        _ = None if constraint is None else constraint.shortest
 
     def describe(self) -> dict[str, Any]:
         """How the model runs, for a person to read."""
@@ -112,11 +118,11 @@ class TorchBackend:
                 " belongs to another model."
             )
 
-    def _constraint(self, spec: Spec | None, stop_ids: Iterable[int]) -> ConstraintState | None:
+    def _constraint(self, spec: Spec | None, stop_ids: Iterable[int]) -> Constraint | None:
         if spec is None:
             return None
         ends = sorted(id for id in stop_ids if id < self._width)
-        return compile(spec, self._tokenizer, vocab_size=self._width, end_ids=ends).start()
+        return compile(spec, self._tokenizer, vocab_size=self._width, end_ids=ends)
 
 
 def _stop(scheduler: Scheduler, process: int) -> None:

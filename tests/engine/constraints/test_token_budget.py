@@ -46,8 +46,8 @@ def written(spec: Spec, tokenizer: Any, budget: int, seed: int) -> tuple[str, bo
     """A text of random choices within a budget, and whether it is a whole one."""
     rng = random.Random(seed)
     texts = spelled(tokenizer)
-    state = constraints.compile(spec, tokenizer).start()
-    watched = TokenBudget(state, budget)
+    watched = TokenBudget(constraints.compile(spec, tokenizer), budget)
+    state = watched.state
     text = b""
     for _ in range(budget):
         id = watched.within_reach(rng.choice(state.mask().nonzero().flatten().tolist()))
@@ -92,7 +92,7 @@ def test_below_the_least_it_is_refused_with_the_number(name: str) -> None:
     spec, tokenizer = constraints.json_schema(SCHEMAS[name][0]), tiny_tokenizer()
     needed = least(spec, tokenizer)
     with pytest.raises(BudgetTooSmall, match=f"has {needed} tokens and there is room for {needed - 1}"):
-        TokenBudget(constraints.compile(spec, tokenizer).start(), needed - 1)
+        TokenBudget(constraints.compile(spec, tokenizer), needed - 1)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,7 @@ def test_a_call_that_begins_in_free_text_is_not_cut() -> None:
     constraint = constraints.compile(spec, tokenizer)
     needed = least(CALL, tokenizer)
     for room, begins in ((needed, True), (needed - 1, False)):
-        state = constraint.start()
-        watched = TokenBudget(state, 1 + room)
+        watched = TokenBudget(constraint, 1 + room)
         assert (watched.within_reach(begin) == begin) is begins
     for seed in range(20):
         assert written(spec, tokenizer, 12 + seed, seed)[1]
@@ -132,8 +131,7 @@ def test_a_call_that_begins_in_free_text_is_not_cut() -> None:
 
 def test_free_text_goes_on_as_long_as_there_is_room() -> None:
     tokenizer = with_added(*TAGS)
-    state = constraints.compile(constraints.free_text(Opening("<tool_call>", CALL)), tokenizer).start()
-    watched = TokenBudget(state, 5)
+    watched = TokenBudget(constraints.compile(constraints.free_text(Opening("<tool_call>", CALL)), tokenizer), 5)
     for id in tokenizer.encode("user system", add_special_tokens=False)[:5]:
         assert watched.within_reach(id) == id
-        state.advance(id)
+        watched.state.advance(id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import torch
 
 from chatlocal.engine import constraints
 from chatlocal.engine.constraints import ConstraintState
-from chatlocal.engine.errors import EngineClosed, EngineDied, GenerationTimeout
+from chatlocal.engine.errors import BudgetTooSmall, EngineClosed, EngineDied, GenerationTimeout
 from chatlocal.engine.messages import Sampling
 from chatlocal.engine.runtime import sampling, slot_runner
 from chatlocal.engine.runtime.arrivals import arrivals
@@ -156,24 +157,24 @@ def test_an_error_between_forward_and_hand_over_is_not_reported_twice(
 
 def test_a_grammar_that_fails_ends_its_own_request_only(backend: TorchBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     mask, advance = ConstraintState.mask, ConstraintState.advance
-    calls: dict[int, int] = {}
+    calls: dict[ConstraintState, int] = {}  # of the requests themselves, not of looks ahead
 
     def failing_mask(state: ConstraintState) -> torch.Tensor:
-        calls[id(state)] = calls.get(id(state), 0) + 1
-        if calls[id(state)] == 3 and state.forced_bytes() != b"":
+        calls[state] = calls.get(state, 0) + 1
+        if calls[state] == 3 and state.forced_bytes() != b"":
             raise RuntimeError("no mask")
         return mask(state)
 
     def failing_advance(state: ConstraintState, new: int) -> None:
         advance(state, new)
-        if state.done:
+        if state.done and state in calls:
             raise RuntimeError("no advance")
 
     monkeypatch.setattr(ConstraintState, "mask", failing_mask)
     monkeypatch.setattr(ConstraintState, "advance", failing_advance)
     ends = frozenset({2})
     plain = backend.submit(request(prompt(5), new=15))
-    forced = backend.submit(Request(prompt(6), Sampling(max_tokens=15), ends, constraints.choice(["0123456789" * 3])))
+    forced = backend.submit(Request(prompt(6), Sampling(max_tokens=40), ends, constraints.choice(["0123456789" * 3])))
     digits = backend.submit(Request(prompt(7), Sampling(max_tokens=15), ends, constraints.regex("[0-9]{5}")))
     ids, error = read_to_the_error(forced)
     assert (len(ids), str(error)) == (2, "no mask")
@@ -396,3 +397,22 @@ def test_two_backends_of_one_model_do_not_lock_each_other() -> None:
         for thread in threads:
             thread.join(60)
         assert results == [expected, expected]
+
+
+@pytest.mark.parametrize("room", [8, 9, 12, 30])
+def test_a_structured_answer_is_never_cut(backend: TorchBackend, room: int) -> None:
+    """Random weights and a random choice: whatever they want, the answer is whole where its room ends."""
+    schema = {"type": "object", "properties": {"n": {"type": "array", "items": {"type": "string"}}}, "required": ["n"]}
+    for seed in range(5):
+        sampling = Sampling(temperature=1.5, seed=seed, max_tokens=room)
+        stream = backend.submit(Request(prompt(5), sampling, frozenset({2}), constraints.json_schema(schema)))
+        ids = [id for event in stream if isinstance(event, Tokens) for id in event.ids]
+        assert len(ids) <= room
+        assert isinstance(json.loads(tiny_tokenizer().decode(ids))["n"], list)
+
+
+def test_room_for_less_than_the_shortest_answer_is_refused_before_any_work(backend: TorchBackend) -> None:
+    forwards = backend.stats()["forwards"]
+    with pytest.raises(BudgetTooSmall, match="there is room for 2"):
+        backend.submit(Request(prompt(5), Sampling(max_tokens=2), frozenset({2}), constraints.choice(["0123456789"])))
+    assert backend.stats()["forwards"] == forwards
