@@ -99,7 +99,8 @@ def test_doctor_reports_on_a_model(tmp_path: Path, capsys: pytest.CaptureFixture
     assert made is not None
     assert 0 < int(made[1]) <= 32
     assert "\x1b" not in out  # no colour off a terminal
-    for line in ("family +jinja", "rule +chat_template", "tool format +prompted: .*", r"stops +'<\|im_end\|>'", "end ids +2"):
+    stops = r"stops +'<\|im_end\|>'"
+    for line in ("family +jinja", "rule +chat_template", "tool format +prompted: .*", stops, "end ids +2"):
         assert re.search(f"^{line}$", out, re.MULTILINE), line
     assert re.search(r"^special tokens .*eos <\|im_end\|>", out, re.MULTILINE)
 
