@@ -58,7 +58,9 @@ def read_response_format(form: Any) -> tuple[Mapping[str, Any] | None, Spec | No
 
 
 # What the engine takes beside a family's options.
-_NO_OPTIONS = frozenset({"messages", "tools", "tool_choice", "spec", "sampling", "timeout"})
+_NO_OPTIONS = frozenset(
+    ("messages", "tools", "tool_choice", "parallel_tool_calls", "spec", "answer_schema", "sampling", "timeout")
+)
 
 
 def family_options(own: Mapping[str, Any] | None, given: Any) -> dict[str, Any]:

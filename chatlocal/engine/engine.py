@@ -15,10 +15,9 @@ from chatlocal.engine.context_length import context_length
 from chatlocal.engine.errors import EngineClosed, UnsupportedInput
 from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
-from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import ChatMessage, Sampling, read_tools
 from chatlocal.engine.preparation import Messages as Messages
-from chatlocal.engine.preparation import Preparation, Prepared, Tools, Wish, deadline_of
+from chatlocal.engine.preparation import Preparation, Prepared, Tools, ToolWish, Wish, deadline_of
 from chatlocal.engine.prompt_description import described_prompts
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
 from chatlocal.engine.runtime.backend import Backend, Request
@@ -111,6 +110,7 @@ class Engine:
         tool_choice: Any = None,
         parallel_tool_calls: bool | None = None,
         spec: Spec | None = None,
+        answer_schema: Mapping[str, Any] | None = None,
         sampling: Sampling | None = None,
         timeout: float | None = None,
         **options: Any,
@@ -120,12 +120,13 @@ class Engine:
         In place of messages a Prompt may be given, which is not rendered (chatlocal.engine.written_prompt makes one).
         `tool_choice` says whether the model may or must call the tools (chatlocal.engine.toolcalls.tool_choice), and
         `parallel_tool_calls` whether it may make several calls at once; None is yes for models that know tools. A call
-        that is demanded is well formed with any model. `spec` constrains the text of the answer, `timeout` is in
-        seconds from this call, `options` go to the prompt family.
+        that is demanded is well formed with any model. `spec` constrains the text of the answer, `answer_schema` is a
+        JSON Schema to ask for in words (see `ask_for_json`) unless a call is demanded, `timeout` is in seconds from
+        this call, `options` go to the prompt family.
         Raises ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema before any work.
         """
-        deadline = deadline_of(timeout)
-        wish = Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, deadline)
+        asked = ToolWish(tools, tool_choice, parallel_tool_calls)
+        wish = Wish(messages, asked, spec, answer_schema, sampling, options, deadline_of(timeout))
         return self._stream(self._prepared(wish))
 
     def _stream(self, prepared: Prepared) -> Iterator[Event]:
@@ -149,13 +150,14 @@ class Engine:
         tool_choice: Any = None,
         parallel_tool_calls: bool | None = None,
         spec: Spec | None = None,
+        answer_schema: Mapping[str, Any] | None = None,
         sampling: Sampling | None = None,
         timeout: float | None = None,
         **options: Any,
     ) -> AsyncIterator[Event]:
         """`stream` for an event loop, which is never blocked; cancelling the task frees the slot within one step."""
-        deadline = deadline_of(timeout)
-        wish = Wish(messages, tools, tool_choice, parallel_tool_calls, spec, sampling, options, deadline)
+        asked = ToolWish(tools, tool_choice, parallel_tool_calls)
+        wish = Wish(messages, asked, spec, answer_schema, sampling, options, deadline_of(timeout))
         return self._astream(self._prepared(wish))
 
     async def _astream(self, prepared: Prepared) -> AsyncIterator[Event]:
@@ -202,12 +204,7 @@ class Engine:
         Wording alone: pass a `spec` to `stream` to have the schema enforced. Models that were not trained for tools
         get worked examples where the prompt stays within half of the context.
         """
-        if not self._preparation.tool_use.worded:
-            return ask_for_json(messages, schema, trained=True)
-        asked = ask_for_json(messages, schema)
-        if self.context_length and self.count_tokens(asked, merge_system=True) > self.context_length // 2:
-            return ask_for_json(messages, schema, examples=False)
-        return asked
+        return self._preparation.ask_for_json(messages, schema)
 
     def count_tokens(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> int:
         """How many ids the prompt of these messages has."""

@@ -14,6 +14,7 @@ from chatlocal.engine.constraints import Spec
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
 from chatlocal.engine.generation_defaults import complete, end_ids
+from chatlocal.engine.instructions import ask_for_json
 from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages, read_tools
 from chatlocal.engine.runtime.backend import Request
 from chatlocal.engine.tool_use import ToolUse
@@ -25,14 +26,22 @@ Score = Callable[[Sequence[int], Sequence[Sequence[int]]], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
+class ToolWish:
+    """What one call says of tools, as Engine.stream takes it."""
+
+    tools: Tools | None
+    choice: Any
+    parallel: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Wish:
     """What one call asks for; `deadline` is on the clock of time.monotonic."""
 
     messages: Messages | Prompt
-    tools: Tools | None
-    tool_choice: Any
-    parallel: bool | None
+    tools: ToolWish
     spec: Spec | None
+    answer_schema: Mapping[str, Any] | None
     sampling: Sampling | None
     options: Mapping[str, Any]
     deadline: float | None
@@ -68,28 +77,47 @@ class Preparation:
         self._context_length = context_length
         self._threshold = DEFAULT_THRESHOLD if call_threshold is None else call_threshold
 
-    def render(self, messages: Messages | Prompt, tools: Sequence[Tool], options: Mapping[str, Any]) -> Prompt:
+    def render(
+        self,
+        messages: Messages | Prompt,
+        tools: Sequence[Tool],
+        options: Mapping[str, Any],
+        answer_schema: Mapping[str, Any] | None = None,
+    ) -> Prompt:
         """The prompt of these messages; a Prompt is one already. UnsupportedInput, TemplateError."""
         if isinstance(messages, Prompt):
             if tools or options:
                 raise UnsupportedInput("A Prompt is written already: tools and the family's options cannot change it.")
             return messages
         turns, shown = self.tool_use.conversation(messages, tools)
+        if answer_schema is not None:
+            turns = self.ask_for_json(turns, answer_schema)
         return self._family.render(turns, shown or None, **options)
+
+    def ask_for_json(self, messages: Messages, schema: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
+        """See Engine.ask_for_json."""
+        if not self.tool_use.worded:
+            return ask_for_json(messages, schema, trained=True)
+        asked = ask_for_json(messages, schema)
+        prompt = self.render(asked, (), {"merge_system": True})
+        if self._context_length and len(prompt.ids(self._tokenizer)) > self._context_length // 2:
+            return ask_for_json(messages, schema, examples=False)
+        return asked
 
     def prepared(self, wish: Wish) -> Prepared:
         """The request and its reader. ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema."""
         _check_kinds(wish.spec, wish.sampling)
         sampling = wish.sampling or Sampling()
-        choice = read_tool_choice(wish.tool_choice, read_tools(wish.tools))
-        prompt = self.render(wish.messages, choice.tools, wish.options)
+        choice = read_tool_choice(wish.tools.choice, read_tools(wish.tools.tools))
+        wanted = None if choice.mode == "required" else wish.answer_schema
+        prompt = self.render(wish.messages, choice.tools, wish.options, wanted)
         ids = prompt.ids(self._tokenizer)
         if not ids:
             raise UnsupportedInput("The prompt is empty: there is nothing that the model could continue.")
         room = self._context_length - len(ids) if self._context_length else 2**31
         if room < 1:
             raise ContextOverflow(len(ids), self._context_length or 0)
-        plan = self.tool_use.plan(prompt, choice, wish.parallel, wish.spec)
+        plan = self.tool_use.plan(prompt, choice, wish.tools.parallel, wish.spec)
         ends = end_ids(self._tokenizer, self._generation_config, prompt.stop_ids(self._tokenizer))
         request = Request(
             prompt_ids=ids,
@@ -119,13 +147,14 @@ class Preparation:
         assert not isinstance(wish.messages, Prompt)
         wanted = wanted_tools(
             read_messages(wish.messages),
-            read_tools(wish.tools),
+            read_tools(wish.tools.tools),
             family=self._family,
             tokenizer=self._tokenizer,
             score=score,
             threshold=self._threshold,
         )
-        return self.prepared(replace(wish, tools=wanted, tool_choice="required" if wanted else "none"))
+        decided = replace(wish.tools, tools=wanted, choice="required" if wanted else "none")
+        return self.prepared(replace(wish, tools=decided))
 
 
 def deadline_of(timeout: float | None) -> float | None:

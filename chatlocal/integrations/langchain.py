@@ -203,7 +203,7 @@ class ChatLocal(BaseChatModel):
         call = read_call(self._defaults(), stop, kwargs)
         engine = self._engine_for(call.model)
         writer = self._writer(call)
-        with _overflow_as_langchains(), closing(_start(engine, engine.stream, messages, call)) as events:
+        with _overflow_as_langchains(), closing(_start(engine.stream, messages, call)) as events:
             for event in events:
                 chunk = writer.write(event)
                 if run_manager is not None:
@@ -221,7 +221,7 @@ class ChatLocal(BaseChatModel):
         engine = await self._aengine_for(call.model)
         writer = self._writer(call)
         with _overflow_as_langchains():
-            async with aclosing(_start(engine, engine.astream, messages, call)) as events:
+            async with aclosing(_start(engine.astream, messages, call)) as events:
                 async for event in events:
                     chunk = writer.write(event)
                     if run_manager is not None:
@@ -398,14 +398,15 @@ class ChatLocal(BaseChatModel):
         return {"model": self._model_name()} if named else {}
 
 
-def _start(engine: Engine, open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
+def _start(open_stream: Any, messages: list[BaseMessage], call: Call) -> Any:
     """Open the stream of events, sync or async."""
     return open_stream(
-        call.prompt(to_chat_messages(messages), engine),
+        to_chat_messages(messages),
         tools=call.tools.tools,
         tool_choice=call.tools.choice,
         parallel_tool_calls=call.tools.parallel,
         spec=call.spec,
+        answer_schema=call.schema,
         sampling=call.sampling,
         timeout=call.timeout,
         **call.family,

@@ -8,9 +8,8 @@ from typing import Any
 
 from chatlocal.engine.call_arguments import family_options, read_logprobs, read_response_format, refuse_unknown
 from chatlocal.engine.constraints import Spec, json_schema
-from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.engine.messages import ChatMessage, Sampling, Tool
+from chatlocal.engine.messages import Sampling, Tool
 from chatlocal.integrations.langchain_schemas import read_schema
 from chatlocal.integrations.langchain_tools import openai_tools, read_choice
 
@@ -61,10 +60,6 @@ class Call:
     function: str | None = None
     tools: Tools = Tools()
     family: Mapping[str, Any] = field(default_factory=dict)
-
-    def prompt(self, messages: Iterable[ChatMessage], engine: Engine) -> tuple[ChatMessage, ...]:
-        """The conversation, with the wish for the form where one was asked for."""
-        return tuple(messages) if self.schema is None else engine.ask_for_json(messages, self.schema)
 
 
 def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: Mapping[str, Any]) -> Call:

@@ -243,10 +243,10 @@ class LocalLLM(StructuredPrediction, ToolCalling):
         if self.react_grammar and not options.tools and kwargs.get("response_format") is None:
             options = replace(options, spec=react_step(messages))
         asked = to_engine(messages)
-        if options.schema is not None:
-            asked = self.engine.ask_for_json(asked, options.schema)
         if self.messages_to_prompt in (None, core_messages_to_prompt):
             return asked, options
+        if options.schema is not None:
+            asked = self.engine.ask_for_json(asked, options.schema)
         texts = from_engine(asked)  # refuses pictures, which a text cannot hold
         return self._written(self.messages_to_prompt(messages if options.schema is None else texts)), options
 
@@ -311,7 +311,8 @@ class LocalLLM(StructuredPrediction, ToolCalling):
 
 
 def _engine_arguments(prompt: Messages | Prompt, options: CallOptions) -> dict[str, Any]:
-    family = {} if isinstance(prompt, Prompt) else options.family
+    # A prompt that is written already has the wish for a form in it.
+    asked = {} if isinstance(prompt, Prompt) else {"answer_schema": options.schema, **options.family}
     return {
         "tools": options.tools,
         "tool_choice": options.tool_choice,
@@ -319,5 +320,5 @@ def _engine_arguments(prompt: Messages | Prompt, options: CallOptions) -> dict[s
         "spec": options.spec,
         "sampling": options.sampling,
         "timeout": options.timeout,
-        **family,
+        **asked,
     }
