@@ -27,6 +27,9 @@ DEFAULT_THRESHOLD = 0.0
 _REFUSAL_WEIGHT = 0.25
 _BORDER = -4.5
 _LEAST_FIT = 0.3
+# What a tool must score beyond the threshold once the result of another one is there: fitted too, since then nobody has
+# asked anew, and a wrong call costs a round.
+_AGAIN = 0.15
 # So many tokens that say nothing are counted to the user's: a word or two say little for a tool.
 _SILENT = 3
 _REFUSALS = ("I'm sorry, but I don't have access to your", "I don't have access to real-time data")
@@ -55,8 +58,20 @@ def wanted_tools(
         return ()
     scores = call_scores(text, candidates, family=family, tokenizer=tokenizer, score=score)
     best = max(range(len(candidates)), key=scores.__getitem__)
+    border = threshold if len(candidates) == len(tools) else threshold + _AGAIN
     # The best one alone: between tools these models choose worse when they write the call.
-    return (candidates[best],) if scores[best] >= threshold else ()
+    return (candidates[best],) if scores[best] >= border else ()
+
+
+def best_tool(
+    messages: Sequence[ChatMessage], tools: Sequence[Tool], *, family: Family, tokenizer: Any, score: Score
+) -> Tool:
+    """The tool that is meant most likely, where a call of one of them is demanded."""
+    text = _last_words(messages)
+    if len(tools) == 1 or not text:
+        return tools[0]
+    scores = call_scores(text, tools, family=family, tokenizer=tokenizer, score=score)
+    return tools[scores.index(max(scores))]
 
 
 def call_scores(text: str, tools: Sequence[Tool], *, family: Family, tokenizer: Any, score: Score) -> tuple[float, ...]:
@@ -70,7 +85,8 @@ def call_scores(text: str, tools: Sequence[Tool], *, family: Family, tokenizer: 
 
 
 def _context(tool: Tool) -> str:
-    about = tool.description.strip().rstrip(".。")
+    # Its first paragraph: what functions' documentation says further is about arguments.
+    about = " ".join(tool.description.strip().partition("\n\n")[0].split()).rstrip(".。")
     described = f"{tool.name} ({about})" if about else tool.name
     return f"The assistant has a tool: {described}. To have it used, {_SAYS}"
 

@@ -49,9 +49,9 @@ def ask_for_json(
     """
     turns = read_messages(messages)
     if trained:
-        return _with_wish(turns, f"Answer as JSON that fits this JSON schema: {_json(schema)}")
+        return with_wish(turns, f"Answer as JSON that fits this JSON schema: {_json(schema)}")
     opening = 1 if turns[0].role == "system" else 0
-    asked = _with_wish(turns[opening:], f"Answer as {describe(schema)}")
+    asked = with_wish(turns[opening:], f"Answer as {describe(schema)}")
     worked = _worked_examples(_shell(schema)) if examples else ()
     return (*turns[:opening], *worked, *asked)
 
@@ -90,7 +90,7 @@ def _shell(schema: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(shell)
 
 
-def _with_wish(turns: tuple[ChatMessage, ...], wish: str) -> tuple[ChatMessage, ...]:
+def with_wish(turns: tuple[ChatMessage, ...], wish: str) -> tuple[ChatMessage, ...]:
     """The wish at the end of the last user turn; as a turn of its own when nobody has spoken as user."""
     for place in range(len(turns) - 1, -1, -1):
         turn = turns[place]

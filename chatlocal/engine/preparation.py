@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chatlocal.engine.answer import AnswerReader
-from chatlocal.engine.call_decision import DEFAULT_THRESHOLD, wanted_tools
+from chatlocal.engine.call_decision import DEFAULT_THRESHOLD, best_tool, wanted_tools
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
@@ -136,23 +136,23 @@ class Preparation:
             parser=plan.parser,
             keep=plan.keep - ends,
         )
-        undecided = choice.mode == "auto" and bool(choice.tools) and self.tool_use.worded
-        return Prepared(request, reader, wish.deadline, wish if undecided else None)
+        # Left to the model, or with several tools to choose from: what it would not or not well do by itself.
+        open_choice = len(choice.tools) > (0 if choice.mode == "auto" else 1)
+        return Prepared(request, reader, wish.deadline, wish if open_choice and self.tool_use.worded else None)
 
     def decided(self, wish: Wish, score: Score) -> Prepared:
         """For a model that never begins a call by itself: demand one where it scores high enough, else ask for text.
 
-        Blocks for the forward passes of the scores.
+        Of several tools the best one alone is shown and called. Blocks for the forward passes of the scores.
         """
         assert not isinstance(wish.messages, Prompt)
-        wanted = wanted_tools(
-            read_messages(wish.messages),
-            read_tools(wish.tools.tools),
-            family=self._family,
-            tokenizer=self._tokenizer,
-            score=score,
-            threshold=self._threshold,
-        )
+        choice = read_tool_choice(wish.tools.choice, read_tools(wish.tools.tools))
+        turns = read_messages(wish.messages)
+        known: Any = {"family": self._family, "tokenizer": self._tokenizer, "score": score}
+        if choice.mode == "required":
+            wanted = (best_tool(turns, choice.tools, **known),)
+        else:
+            wanted = wanted_tools(turns, choice.tools, threshold=self._threshold, **known)
         decided = replace(wish.tools, tools=wanted, choice="required" if wanted else "none")
         return self.prepared(replace(wish, tools=decided))
 

@@ -8,14 +8,16 @@ of the past become text, in the form that is asked for.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from chatlocal.engine import toolcalls
 from chatlocal.engine.families.shown_tools import shown_tools
 from chatlocal.engine.field_list import describe
+from chatlocal.engine.instructions import with_wish
 from chatlocal.engine.messages import ChatMessage, Tool, ToolCall, read_messages
+from chatlocal.engine.toolcalls.json_text import loaded
 
 _FORMAT = "prompted"
 # Said where no worked example shows it.
@@ -70,16 +72,17 @@ def with_tools(
     """The conversation with the request to call one of the tools, in turns of system, user and assistant alone.
 
     Without tools only calls and results of the past are written out. `examples=False` leaves the worked examples out;
-    they take about 250 tokens. UnsupportedInput for calls whose arguments are no JSON object.
+    they take about 250 tokens.
     """
-    turns = _as_text(read_messages(messages))
     shown = shown_tools(tools)
+    # Where no call is asked for, past ones are told of in words: small models repeat what stands there as a call.
+    turns = _as_text(read_messages(messages), _written if shown else _told)
     if not shown:
         return turns
     opening = 1 if turns[0].role == "system" else 0
     worked = tuple(_worked_examples()) if examples else ()
     wish = _wish(shown) if examples else f"{_wish(shown)}\n{_FORM}"
-    return (*turns[:opening], *worked, *_with_wish(turns[opening:], wish))
+    return (*turns[:opening], *worked, *with_wish(turns[opening:], wish))
 
 
 def _worked_examples() -> Iterable[ChatMessage]:
@@ -100,18 +103,7 @@ def _described(tool: Tool) -> str:
     return f"{named} with: {describe(tool.parameters).removeprefix('a JSON object with: ')}"
 
 
-def _with_wish(turns: tuple[ChatMessage, ...], wish: str) -> tuple[ChatMessage, ...]:
-    """The wish at the end of the last user turn; as a turn of its own when nobody has spoken as user."""
-    for place in range(len(turns) - 1, -1, -1):
-        turn = turns[place]
-        if turn.role == "user":
-            content = turn.content
-            wished = (*content, f"\n\n{wish}") if isinstance(content, tuple) else f"{content or ''}\n\n{wish}"
-            return (*turns[:place], replace(turn, content=wished), *turns[place + 1 :])
-    return (*turns, ChatMessage("user", wish))
-
-
-def _as_text(turns: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+def _as_text(turns: Sequence[ChatMessage], write: Callable[[Sequence[ToolCall]], str]) -> tuple[ChatMessage, ...]:
     """The turns with calls and results written into texts; results in a row become one user turn."""
     written: list[ChatMessage] = []
     called: dict[str, str] = {}
@@ -125,18 +117,34 @@ def _as_text(turns: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
             written.append(ChatMessage("user", "\n".join(results)))
             results = []
         called |= {call.id: call.name for call in turn.tool_calls}
-        written.append(_without_calls(turn) if turn.tool_calls else turn)
+        written.append(_without_calls(turn, write(turn.tool_calls)) if turn.tool_calls else turn)
     if results:
         written.append(ChatMessage("user", "\n".join(results)))
     return tuple(written)
 
 
-def _without_calls(turn: ChatMessage) -> ChatMessage:
-    text = turn.text
-    return replace(
-        turn, content=f"{text}\n{_written(turn.tool_calls)}" if text else _written(turn.tool_calls), tool_calls=()
-    )
+def _without_calls(turn: ChatMessage, calls: str) -> ChatMessage:
+    return replace(turn, content=f"{turn.text}\n{calls}" if turn.text else calls, tool_calls=())
 
 
-def _written(calls: Iterable[ToolCall]) -> str:
+def _written(calls: Sequence[ToolCall]) -> str:
+    """Calls as they are asked for; in words where their arguments are broken."""
+    if any(not isinstance(loaded(call.arguments or "{}"), dict) for call in calls):
+        return _told(calls)
     return toolcalls.get(_FORMAT).dump(calls)
+
+
+def _told(calls: Sequence[ToolCall]) -> str:
+    return "\n".join(f"Let me ask {call.name}{_given(call)}." for call in calls)
+
+
+def _given(call: ToolCall) -> str:
+    """The arguments of a call in words, as they are where they are no JSON object."""
+    arguments = loaded(call.arguments or "{}")
+    if not isinstance(arguments, dict):
+        return f" ({call.arguments})"
+    words = (
+        f"{name} {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+        for name, value in arguments.items()
+    )
+    return f" ({', '.join(words)})" if arguments else ""

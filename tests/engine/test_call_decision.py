@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from chatlocal.engine import families
-from chatlocal.engine.call_decision import call_scores, wanted_tools
+from chatlocal.engine.call_decision import best_tool, call_scores, wanted_tools
 from chatlocal.engine.messages import ChatMessage, Tool, ToolCall
 from tests.tiny import tiny_tokenizer
 
@@ -130,3 +130,37 @@ def test_the_embedded_model(embedded_engine: Engine, text: str, tool: Tool, want
         score=embedded_engine.backend.score,
     )
     assert (score >= 0) is wanted
+
+
+def test_behind_a_result_another_tool_must_score_more() -> None:
+    """At the border itself the first call is made, and none once the other tool has answered."""
+    other = Tool("get_hours", "Get opening hours.")
+
+    def scores(fit: float) -> ScriptedScore:
+        return ScriptedScore({"get_weather": -9.0, "get_hours": fit})
+
+    # The floor decides here: 0.3 nats a token over what the words have by themselves, -5.0 in the script.
+    words = len(TOKENIZER.encode(f" {USER.content}", add_special_tokens=False))
+    barely = -5.0 + (0.3 + 0.05) * (words + 3) / words
+    clearly = -5.0 + (0.3 + 0.5) * (words + 3) / words
+    assert decided([USER], [WEATHER, other], scores(barely)) == ["get_hours"]
+    assert decided([USER, CALL, RESULT], [WEATHER, other], scores(barely)) == []
+    assert decided([USER, CALL, RESULT], [WEATHER, other], scores(clearly)) == ["get_hours"]
+
+
+def test_of_the_documentation_of_a_function_the_first_paragraph_counts() -> None:
+    score = ScriptedScore({"get_weather": -2.0})
+    documented = Tool("get_weather", "Get weather\n    at a location.\n\n    Args:\n        location: where")
+    assert decided([USER], [documented], score) == ["get_weather"]
+    assert any("get_weather (Get weather at a location)." in prompt for prompt in score.prompts)
+    assert not any("Args" in prompt for prompt in score.prompts)
+
+
+def test_of_several_tools_the_one_that_is_meant_is_called_where_a_call_is_demanded() -> None:
+    score = ScriptedScore({"get_weather": -6.0, "now": -5.5})
+    known = {"family": families.get("chatml"), "tokenizer": TOKENIZER, "score": score}
+    assert best_tool([USER], [WEATHER, TIME], **known) is TIME
+    asked = len(score.prompts)
+    assert best_tool([USER], [WEATHER], **known) is WEATHER  # nothing to choose from
+    assert best_tool([ChatMessage("system", "Act.")], [WEATHER, TIME], **known) is WEATHER  # nor anything to choose by
+    assert len(score.prompts) == asked

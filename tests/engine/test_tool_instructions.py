@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from chatlocal.engine import families, toolcalls
-from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.messages import ChatMessage, Image, Tool, ToolCall
 from chatlocal.engine.tool_instructions import with_tools
 
@@ -46,9 +45,16 @@ def test_calls_and_results_of_the_past_are_text() -> None:
     assert with_tools(HISTORY, ()) == (
         ChatMessage("system", "Be brief."),
         ChatMessage("user", "Weather in Rome and Oslo?"),
-        ChatMessage("assistant", f"I look it up.\n{CALLS}"),
+        ChatMessage(
+            "assistant", "I look it up.\nLet me ask get_weather (city Rome).\nLet me ask get_weather (city Oslo)."
+        ),
         ChatMessage("user", "Result of get_weather: sunny\nResult of get_weather: snow"),
     )
+
+
+def test_where_a_call_is_asked_for_past_ones_stand_in_its_form() -> None:
+    told = with_tools(HISTORY, [WEATHER])
+    assert ChatMessage("assistant", f"I look it up.\n{CALLS}") in told
 
 
 def test_results_between_turns_stay_where_they_are() -> None:
@@ -132,7 +138,7 @@ def test_a_picture_stays_beside_the_wish() -> None:
     assert "get_weather" in str(content[-1])
 
 
-def test_arguments_that_are_no_object_are_told() -> None:
-    broken = ChatMessage("assistant", None, (ToolCall("a", "f", "[1]"),))
-    with pytest.raises(UnsupportedInput, match="no JSON object"):
-        with_tools([ChatMessage("user", "Hi"), broken], ())
+def test_arguments_that_are_no_object_are_told_as_they_are() -> None:
+    broken = ChatMessage("assistant", None, (ToolCall("a", "f", "[1"),))
+    for tools in ((), [WEATHER]):
+        assert ChatMessage("assistant", "Let me ask f ([1).") in with_tools([ChatMessage("user", "Hi"), broken], tools)
