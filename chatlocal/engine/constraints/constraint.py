@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from chatlocal.engine.constraints.endings import ending
+from chatlocal.engine.constraints.endings import ending, shortest
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 
@@ -37,7 +37,8 @@ class Constraint:
     @cached_property
     def shortest(self) -> list[int] | None:
         """The ids of a shortest text, or of one that is nearly so, without an end id; None where none was found."""
-        return self.start().ending(_FARTHEST)
+        start = self._grammar.start()
+        return [] if start.complete else shortest(start, self._tokens, _FARTHEST)
 
     def start(self) -> ConstraintState:
         """A fresh state, before the first id. Use each state from one thread at a time."""

@@ -8,6 +8,7 @@ something that closing does not bring, kinds of tokens are tried in turn.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from weakref import WeakKeyDictionary
@@ -22,10 +23,15 @@ from chatlocal.engine.constraints.protocol import Cursor, Tokens
 _STEP = 1000
 _LONGEST = 400
 _TRIED = 2 * _STEP
-_CLOSES, _QUOTE, _GOES_ON, _LATE_QUOTE, _CONSTANT, _TEXT, _DIGIT, _LIST, _OBJECT, _SIGN, _OTHER = range(11)
+_ENDS, _CLOSES, _QUOTE, _GOES_ON, _LATE_QUOTE, _CONSTANT, _TEXT, _DIGIT, _LIST, _OBJECT, _SIGN, _OTHER = range(12)
+# Marks that end something, such as </tool_call> and <|tool_calls_end|>.
+_END_MARK = re.compile(r"/|end", re.IGNORECASE)
 _STRUCTURE = b'"}]),: '
 # Tokens in one string or number that lead to no end.
 _PATIENCE = 100
+# How many choices are tried otherwise for the shortest text, and among how many tokens each.
+_FIRST_CHOICES = 3
+_FEW = 48
 
 
 def ending(cursor: Cursor, tokens: Tokens, limit: int) -> list[int] | None:
@@ -64,6 +70,46 @@ def ending(cursor: Cursor, tokens: Tokens, limit: int) -> list[int] | None:
     return ids if len(ids) <= limit else None
 
 
+def shortest(start: Cursor, tokens: Tokens, limit: int) -> list[int] | None:
+    """The ids of a shortest text of a grammar, or of one that is nearly so; as `ending`, at the start of a text.
+
+    Here the first choices are tried one by one, such as those between tools, or between the kinds of a union.
+    """
+    best: list[int] | None = None
+    for branch in start.branches():
+        found = ending(branch.copy(), tokens, limit)
+        while found:
+            better = _other_choices(branch, tokens, found)
+            if better is None:
+                break
+            found = better
+        if found is not None and (best is None or len(found) < len(best)):
+            best = found
+    return best
+
+
+def _other_choices(start: Cursor, tokens: Tokens, known: list[int]) -> list[int] | None:
+    """A shorter way than a known one that leaves it at one of its first choices; None when there is none."""
+    best = known
+    cursor = start.copy()
+    choices = 0
+    for place, taken in enumerate(known):
+        allowed = np.zeros(len(tokens.texts), dtype=np.bool_)
+        cursor.fill(allowed)
+        others = np.flatnonzero(allowed)
+        if 1 < len(others) <= _FEW:
+            choices += 1
+            for id in others.tolist():
+                tried = cursor.copy()
+                if id != taken and tried.advance(id):
+                    rest = ending(tried, tokens, len(best) - place - 2)
+                    if rest is not None:
+                        best = [*known[:place], id, *rest]
+        if choices == _FIRST_CHOICES or not cursor.advance(taken):
+            break
+    return best if len(best) < len(known) else None
+
+
 def _write_forced(cursor: Cursor, tokens: Tokens, take: Callable[[int], bool]) -> bool:
     """Take the ids of what must follow; False when there is nothing, or it is no whole character."""
     text = cursor.forced_bytes().decode(errors="ignore")
@@ -87,6 +133,9 @@ class _Ranks:
             inside: np.array([_kind(text, inside, quote) for text in tokens.texts], dtype=np.int64)
             for inside in (True, False)
         }
+        for name, id in tokens.named.items():
+            for kinds in self._kinds.values():
+                kinds[id] = _ENDS if _END_MARK.search(name) else _OBJECT
         lengths = np.array([min(len(text), _LONGEST) for text in tokens.texts], dtype=np.int64)
         # Of single characters and digits the length says nothing.
         self._ranks = {
@@ -124,12 +173,14 @@ def _kind(text: bytes, inside: bool, quote: int) -> int:
         if text.isalnum():
             return _TEXT
         return _DIGIT if len(text) == 1 and text > b" " and text != b"\\" else _OTHER
+    if text and not bare:  # a line break ends a text of one line
+        return _CLOSES if b"\n" in text else _OTHER
     return _outside(bare)
 
 
 @cache
 def _outside(bare: bytes) -> int:
-    if bare and not bare.strip(b"}])"):
+    if not bare.strip(b"}])"):
         return _CLOSES
     if bare[:1] in (b"}", b"]", b")") or (bare[:1] in (b",", b":") and not bare.strip(_STRUCTURE)):
         return _GOES_ON

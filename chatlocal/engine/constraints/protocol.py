@@ -64,6 +64,9 @@ class Cursor(Protocol):
     def way_out(self) -> tuple[int, ...]:
         """The ids to take next to come to an end soon, where the cursor knows some."""
 
+    def branches(self) -> Sequence[Cursor]:
+        """Cursors for each of the texts that it follows side by side; mostly that is itself."""
+
     @property
     def place(self) -> Place:
         """Where in JSON text it stands; the start of one where the text is no JSON."""

@@ -83,15 +83,21 @@ def grammar(lark: str) -> Spec:
     return Spec("grammar", lark)
 
 
-def marked(lark: str, marks: Mapping[str, str], schemas: Mapping[str, Any], left: Iterable[str] = ()) -> Spec:
+def marked(
+    lark: str,
+    marks: Mapping[str, str],
+    schemas: Mapping[str, Any],
+    left: Iterable[str] = (),
+    closings: Iterable[str] = (),
+) -> Spec:
     """A Lark grammar that uses control tokens and JSON Schemas by the names of rules.
 
     `marks` are names of rules with the control tokens they stand for; a tokenizer without such a token spells them as
     text. `schemas` are names of rules with JSON Schemas, as `json_schema` takes them. `left` names what the grammar's
-    writer leaves to validation.
+    writer leaves to validation, `closings` are texts or marks that end free texts in it.
     """
-    source = {"lark": lark, "marks": dict(marks), "schemas": dict(schemas), "left": list(left)}
-    return Spec("marked", _json(source))
+    rules = {"lark": lark, "marks": dict(marks), "schemas": dict(schemas)}
+    return Spec("marked", _json({**rules, "left": list(left), "closings": list(closings)}))
 
 
 def either(*specs: Spec) -> Spec:

@@ -49,6 +49,7 @@ class CallGrammar:
         self._marks: dict[str, str] = {}
         self._schemas: dict[str, Any] = {}
         self._left: list[str] = []
+        self._closings: dict[str, None] = {}
 
     def mark(self, text: str) -> str:
         """A mark of the format: one control token, or its text where the tokenizer has no such token."""
@@ -76,6 +77,10 @@ class CallGrammar:
         """A keyword of a schema that the rules do not enforce: the finished call is to be checked."""
         self._left.append(keyword)
 
+    def closes(self, text: str) -> None:
+        """A text or mark that ends a free text."""
+        self._closings[text] = None
+
     def rule(self, *options: str) -> str:
         """One of these expressions, under a name of its own."""
         return self._named(f"rule_{len(self._rules)}", options)
@@ -101,6 +106,7 @@ class CallGrammar:
             {name: mark for name, mark in self._marks.items() if name in used},
             {name: schema for name, schema in self._schemas.items() if name in used},
             self._left,
+            self._closings,
         )
 
     def _used(self, start: str) -> set[str]:

@@ -62,6 +62,7 @@ def in_order(grammar: CallGrammar, items: Sequence[tuple[str, bool]], separator:
 def tagged_value(grammar: CallGrammar, tool: Tool, schema: Any, form: TaggedText, end: str) -> str:
     """The value of an argument as it stands between tags, with the text or mark `end` behind it."""
     marked = end in grammar.marks
+    grammar.closes(end)
     closing = grammar.mark(end) if marked else literal(end)
     bars = "|".join(_escaped(tag) for tag in (form.closing, *form.openings))
     free = f"~/(?s:.*)({bars})(?s:.*)/"

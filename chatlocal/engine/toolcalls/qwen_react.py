@@ -77,6 +77,7 @@ class QwenReact(ToolFormat):
         call = grammar.rule(*(f"{literal(' ', tool.name, label)} {grammar.arguments(tool)}" for tool in tools))
         opening = "" if grammar.opened.strip() else literal("Thought:")
         thought = grammar.terminal(f"/ [^\\n]{{1,{_LONGEST_THOUGHT}}}/")
+        grammar.closes("\nAction:")
         demanded = Way("Action:", call, "line", before=f'{opening} {thought} "\\n"')
         return [demanded, *(Way(label, call, "line", offered=False) for label in _BOLD_ACTIONS)]
 

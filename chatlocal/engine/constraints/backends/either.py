@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,9 @@ class EitherCursor:
 
     def way_out(self) -> tuple[int, ...]:
         return next((ids for cursor in self._alive[-1] if (ids := cursor.way_out())), ())
+
+    def branches(self) -> Sequence[Cursor]:
+        return [branch for cursor in self._alive[-1] for branch in cursor.branches()]
 
     @property
     def place(self) -> Place:

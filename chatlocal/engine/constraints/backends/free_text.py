@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,9 @@ class FreeTextCursor:
         progress = self._history[-1]
         known = None if progress is None else self._grammar.search.towards(0, progress)
         return () if known is None else (known,)
+
+    def branches(self) -> Sequence[Cursor]:
+        return (self,)
 
     @property
     def place(self) -> Place:

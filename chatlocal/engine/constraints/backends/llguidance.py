@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -21,11 +21,12 @@ from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.normalise import Normalised, normalise
 from chatlocal.engine.constraints.number_range import NumberRange
 from chatlocal.engine.constraints.patterns import MAX_SIZE
-from chatlocal.engine.constraints.protocol import Grammar, GrammarBackend, Tokens, TooComplex
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens, TooComplex
 from chatlocal.engine.constraints.regex_dialect import rust_pattern
 from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.spelling import check_spelling
+from chatlocal.engine.constraints.whole_patterns import shortest_match
 from chatlocal.engine.errors import UnsupportedSchema
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ class LLGuidanceCursor:
     def way_out(self) -> tuple[int, ...]:
         return ()
 
+    def branches(self) -> Sequence[Cursor]:
+        return (self,)
+
     @property
     def place(self) -> Place:
         return Place()
@@ -179,7 +183,7 @@ def _build(spec: Spec, tokens: Tokens) -> Grammar:
     normal = normalise(json.loads(spec.source), closed=spec.closed)
     check_spelling(normal.schema, tokens)
     grammar = LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
-    return NumberRange(grammar, tokens, _patterns(normal.schema))
+    return NumberRange(grammar, tokens, _examples(normal.schema))
 
 
 def _marked(spec: Spec, tokens: Tokens) -> Grammar:
@@ -189,12 +193,12 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
     form = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
     rules = [source["lark"]]
     left: list[str] = [*source["left"]]
-    patterns: list[str] = []
+    examples: list[str] = []
     for rule, schema in source["schemas"].items():
         normal = normalise(schema, closed=spec.closed)
         check_spelling(normal.schema, tokens)
         left += normal.left_to_validation
-        patterns += _patterns(normal.schema)
+        examples += _examples(normal.schema)
         rules.append(f"{rule}: %json {json.dumps({**normal.schema, 'x-guidance': form})}")
     spelled = [f"{rule}: {json.dumps(mark, ensure_ascii=False)}" for rule, mark in source["marks"].items()]
     by_id = [
@@ -202,19 +206,36 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
         for (rule, mark), text in zip(source["marks"].items(), spelled, strict=True)
     ]
     made, plain = (LLMatcher.grammar_from_lark("\n".join([*rules, *marks])) for marks in (by_id, spelled))
-    return NumberRange(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens, patterns)
+    return NumberRange(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens, examples, source["closings"])
 
 
-def _patterns(schema: Any) -> Iterator[str]:
-    """The patterns of a schema."""
+# Short texts of the formats that the grammar enforces by itself.
+_OF_FORMATS = {
+    "email": "a@b.co",
+    "hostname": "a",
+    "ipv4": "1.1.1.1",
+    "ipv6": "::",
+    "uri": "a:b",
+    "duration": "P1D",
+    "uuid": "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+}
+_LONGEST_EXAMPLE = 4096
+
+
+def _examples(schema: Any) -> Iterator[str]:
+    """Short texts of the forms that a schema asks of strings."""
     if isinstance(schema, list):
         for item in schema:
-            yield from _patterns(item)
+            yield from _examples(item)
     elif isinstance(schema, dict):
-        if isinstance(schema.get("pattern"), str):
-            yield schema["pattern"]
+        if isinstance(pattern := schema.get("pattern"), str) and (text := shortest_match(pattern)):
+            yield text
+        if isinstance(name := schema.get("format"), str) and name in _OF_FORMATS:
+            yield _OF_FORMATS[name]
+        if isinstance(least := schema.get("minLength"), int) and 0 < least <= _LONGEST_EXAMPLE:
+            yield "a" * least
         for item in schema.values():
-            yield from _patterns(item)
+            yield from _examples(item)
 
 
 def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cached_property
 from threading import Lock
 from weakref import WeakKeyDictionary
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
 from chatlocal.engine.constraints.json_place import Place
-from chatlocal.engine.constraints.protocol import GrammarBackend, Tokens
+from chatlocal.engine.constraints.protocol import Cursor, GrammarBackend, Tokens
 from chatlocal.engine.constraints.regex_automaton import regex_automaton
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.token_trie import TokenTrie
@@ -118,6 +119,9 @@ class AutomatonCursor:
     def way_out(self) -> tuple[int, ...]:
         known = self._grammar.way_out(self._states[-1])
         return () if known is None else (known,)
+
+    def branches(self) -> Sequence[Cursor]:
+        return (self,)
 
     @property
     def place(self) -> Place:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,9 @@ class GapCursor:
 
     def way_out(self) -> tuple[int, ...]:
         return self._cursor.way_out()
+
+    def branches(self) -> Sequence[Cursor]:
+        return (self,)
 
     @property
     def place(self) -> Place:
@@ -146,6 +150,9 @@ class ThinkingCursor:
 
     def way_out(self) -> tuple[int, ...]:
         return self._cursor.way_out()
+
+    def branches(self) -> Sequence[Cursor]:
+        return self._answer.branches() if self._thought is None else (self,)
 
     @property
     def place(self) -> Place:
