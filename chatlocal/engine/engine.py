@@ -123,7 +123,8 @@ class Engine:
         that is demanded is well formed with any model. `spec` constrains the text of the answer, `answer_schema` is a
         JSON Schema to ask for in words (see `ask_for_json`) unless a call is demanded, `timeout` is in seconds from
         this call, `options` go to the prompt family.
-        Raises ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema before any work.
+        Raises ContextOverflow, UnsupportedInput, TemplateError, UnsupportedSchema or BudgetTooSmall before any answer
+        is begun.
         """
         asked = ToolWish(tools, tool_choice, parallel_tool_calls)
         wish = Wish(messages, asked, spec, answer_schema, sampling, options, deadline_of(timeout))

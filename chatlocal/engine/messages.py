@@ -73,7 +73,7 @@ class Tool:
         if isinstance(value, Tool):
             return value
         function = value.get("function", value) if isinstance(value, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
             raise UnsupportedInput(f"A tool needs a name and parameters in OpenAI's shape, got: {value!r}")
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         if not isinstance(parameters, Mapping):

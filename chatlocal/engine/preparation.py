@@ -150,7 +150,7 @@ class Preparation:
         turns = read_messages(wish.messages)
         known: Any = {"family": self._family, "tokenizer": self._tokenizer, "score": score}
         if choice.mode == "required":
-            wanted = (best_tool(turns, choice.tools, **known),)
+            wanted: tuple[Tool, ...] = (best_tool(turns, choice.tools, **known),)
         else:
             wanted = wanted_tools(turns, choice.tools, threshold=self._threshold, **known)
         decided = replace(wish.tools, tools=wanted, choice="required" if wanted else "none")

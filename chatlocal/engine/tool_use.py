@@ -86,6 +86,8 @@ class ToolUse:
         return AnswerPlan(spec, parser, format.stops, keep)
 
     def _calls(self, grammar: CallGrammar, choice: ToolChoice, spec: Spec | None) -> Spec | None:
+        for tool in choice.tools:
+            self.format.named(tool)
         ways = self.format.ways(grammar, choice.tools)
         if choice.mode == "required":
             return grammar.demanded(ways)

@@ -9,6 +9,8 @@ from chatlocal.engine.constraints.patterns import translate
 from chatlocal.engine.constraints.regex_automaton import regex_automaton
 from chatlocal.engine.errors import UnsupportedSchema
 
+_TOKEN = re.compile(r"\\.|.", re.DOTALL)
+_ASCII = {"\\d": "0-9", "\\w": "A-Za-z0-9_", "\\s": r" \t\r\n\f\v"}
 _ESCAPE = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
 _INNERMOST = re.compile(r"\((?![^()]*[\^$])[^()]*\)")
 
@@ -30,6 +32,22 @@ def _outside(pattern: str) -> str:
     while plain != (plain := _INNERMOST.sub("", plain)):
         pass
     return plain
+
+
+def ascii_classes(pattern: str) -> str | None:
+    """A pattern whose \\d, \\w and \\s are ECMA's, of ASCII alone; None where one is negated inside of a class."""
+    out: list[str] = []
+    inside = False
+    for token in _TOKEN.findall(pattern):
+        if inside and token in ("\\D", "\\W", "\\S"):
+            return None
+        inside = (inside or token == "[") and token != "]"
+        characters = _ASCII.get(token.lower() if token[1:] in ("D", "W", "S") else token)
+        if characters is None:
+            out.append(token)
+        else:
+            out.append(characters if inside else f"[{'^' if token[1:].isupper() else ''}{characters}]")
+    return "".join(out)
 
 
 @lru_cache(maxsize=256)

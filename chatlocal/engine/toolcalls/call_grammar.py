@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from chatlocal.engine.constraints import Opening, Spec, marked
+from chatlocal.engine.constraints.drafts import checker
 from chatlocal.engine.errors import UnsupportedSchema
 from chatlocal.engine.messages import Tool
 from chatlocal.engine.toolcalls.writing import as_json
@@ -69,8 +70,9 @@ class CallGrammar:
         UnsupportedSchema for parameters of another type.
         """
         kind = tool.parameters.get("type", "object")
-        if kind != "object" and "object" not in kind:
+        if isinstance(kind, str | list) and kind != "object" and "object" not in kind:
             raise UnsupportedSchema("type", "", f"the parameters of {tool.name} are {kind!r}: arguments are an object")
+        checker(dict(tool.parameters))
         return self.json({**tool.parameters, "type": "object"})
 
     def leave(self, keyword: str) -> None:

@@ -12,6 +12,9 @@ from chatlocal.engine.toolcalls.python_text import read_argument_name, read_keyw
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.writing import arguments, as_keywords, check_name
 
+# A name ends at the bracket of its arguments.
+UNWRITABLE = ("(",)
+
 
 def begins_call_list(source: Source, out: Output) -> Reading[bool]:
     """Whether the text goes on with a list of calls, as soon as that is certain; nothing is read.
@@ -68,5 +71,5 @@ def read_call_list(source: Source, out: Output, ends: Sequence[str]) -> Reading[
 
 def written_list(calls: Iterable[ToolCall], format: str) -> str:
     """The calls as one list. UnsupportedInput for what cannot be written."""
-    written = (f"{check_name(call, ['('], format)}({as_keywords(arguments(call))})" for call in calls)
+    written = (f"{check_name(call.name, UNWRITABLE, format)}({as_keywords(arguments(call))})" for call in calls)
     return f"[{', '.join(written)}]"

@@ -17,7 +17,7 @@ from chatlocal.engine.toolcalls.named_arguments import keyword_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.python_text import read_keywords
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.writing import arguments, as_keywords, check_name
+from chatlocal.engine.toolcalls.writing import arguments, as_keywords
 
 _TURN = "<|assistant|>"  # begins each part of an answer that has several
 _OPEN, _FUNCTION, _CLOSE = "```python", "tool_call(", "```"
@@ -27,6 +27,7 @@ class ChatGLM3(ToolFormat):
     """Calls stand at the start of a part; a part that begins otherwise is text."""
 
     name = "chatglm3"
+    unwritable = ("<", "`")
     ends = ("</s>", "<|user|>", "<|observation|>")
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
@@ -42,8 +43,7 @@ class ChatGLM3(ToolFormat):
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
         return _TURN.join(
-            f"{check_name(call, ('<', '`'), self.name)}\n{_OPEN}\n{_FUNCTION}{as_keywords(arguments(call))})\n{_CLOSE}"
-            for call in calls
+            f"{self.named(call)}\n{_OPEN}\n{_FUNCTION}{as_keywords(arguments(call))})\n{_CLOSE}" for call in calls
         )
 
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:

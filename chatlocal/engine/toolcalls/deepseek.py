@@ -14,7 +14,7 @@ from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.json_arguments import read_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.writing import arguments_object, check_name
+from chatlocal.engine.toolcalls.writing import arguments_object
 
 _ALL_BEGIN, _ALL_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 _BEGIN, _NAME, _END = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
@@ -24,6 +24,7 @@ _KIND, _FENCE_OPEN, _FENCE = "function", "```json", "```"
 class _DeepSeek(ToolFormat):
     """Text and calls in any order. Both wire forms are read: what stands before the separator tells them apart."""
 
+    unwritable = ("<｜", "{", "`")
     ends = ("<｜end▁of▁sentence｜>",)
     marks = (_ALL_BEGIN, _BEGIN, _NAME, _END, _ALL_END)
 
@@ -74,8 +75,7 @@ class DeepSeekV3(_DeepSeek):
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
         joined = "\n".join(
-            f"{_BEGIN}{_KIND}{_NAME}{_checked(call, self.name)}\n"
-            f"{_FENCE_OPEN}\n{arguments_object(call)}\n{_FENCE}{_END}"
+            f"{_BEGIN}{_KIND}{_NAME}{self.named(call)}\n{_FENCE_OPEN}\n{arguments_object(call)}\n{_FENCE}{_END}"
             for call in calls
         )
         return f"{_ALL_BEGIN}{joined}{_ALL_END}" if joined else ""
@@ -95,17 +95,13 @@ class DeepSeekV31(_DeepSeek):
 
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
-        joined = "".join(f"{_BEGIN}{_checked(call, self.name)}{_NAME}{arguments_object(call)}{_END}" for call in calls)
+        joined = "".join(f"{_BEGIN}{self.named(call)}{_NAME}{arguments_object(call)}{_END}" for call in calls)
         return f"{_ALL_BEGIN}{joined}{_ALL_END}" if joined else ""
 
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """Calls one behind the other."""
         name = grammar.mark(_NAME)
         return self._calls(grammar, (f"{literal(tool.name)} {name} {grammar.arguments(tool)}" for tool in tools), "")
-
-
-def _checked(call: ToolCall, format: str) -> str:
-    return check_name(call, ("<｜", "{", "`"), format)
 
 
 FORMATS = (DeepSeekV3("deepseek_v3"), DeepSeekV3("deepseek_r1"), DeepSeekV31())

@@ -11,6 +11,7 @@ from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.thinking import Marks, read_thinking
+from chatlocal.engine.toolcalls.writing import check_name
 
 Tools = Sequence[Tool | Mapping[str, Any] | str]
 
@@ -29,7 +30,8 @@ class ToolFormat:
     `ends` are marks of the format's models that end an answer: where a text still has them they are left out.
     `marks` are the control tokens that the format's readers look for. `stops` are texts that end an answer and that the
     readers look out for themselves. `thinking` are the pairs of marks that may stand around the thinking before an
-    answer.
+    answer. `unwritable` are texts that no name of a function may hold, white space besides; None where any name can be
+    written.
     """
 
     name: str
@@ -37,6 +39,7 @@ class ToolFormat:
     marks: tuple[str, ...] = ()
     stops: tuple[str, ...] = ()
     thinking: tuple[Marks, ...] = (("<think>", "</think>"),)
+    unwritable: tuple[str, ...] | None = None
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end. `opened` is what the prompt has already opened of it."""
@@ -49,6 +52,12 @@ class ToolFormat:
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """How calls to these tools may begin and must go on, in rules of the grammar."""
         raise NotImplementedError
+
+    def named(self, called: Tool | ToolCall) -> str:
+        """The name of a tool or of the tool of a call. UnsupportedInput where a call to it could not be read back."""
+        if self.unwritable is None:
+            return called.name
+        return check_name(called.name, self.unwritable, self.name)
 
     def parser(self, tools: Tools | None = None, opened: str = "", salt: str = "") -> CallParser:
         """A parser for one answer. `tools` are declared tools or their names, None: every name counts as declared.

@@ -12,7 +12,7 @@ from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.json_arguments import read_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.writing import arguments_object, check_name
+from chatlocal.engine.toolcalls.writing import arguments_object
 
 _TURN = "<|assistant|>"  # begins each part of an answer that has several
 
@@ -21,6 +21,7 @@ class GLM4(ToolFormat):
     """Calls stand at the start of a part; a part that begins otherwise is text."""
 
     name = "glm4"
+    unwritable = ("<", "{")
     ends = ("<|endoftext|>", "<|user|>", "<|observation|>")
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
@@ -38,7 +39,7 @@ class GLM4(ToolFormat):
 
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
-        return _TURN.join(f"{check_name(call, ('<', '{'), self.name)}\n{arguments_object(call)}" for call in calls)
+        return _TURN.join(f"{self.named(call)}\n{arguments_object(call)}" for call in calls)
 
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """One call, at the start of the answer."""

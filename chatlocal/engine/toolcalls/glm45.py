@@ -12,7 +12,7 @@ from chatlocal.engine.toolcalls.named_arguments import arguments_of, tagged_valu
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.tagged_text import TaggedText
-from chatlocal.engine.toolcalls.writing import arguments, as_json, check_name
+from chatlocal.engine.toolcalls.writing import arguments, as_json
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _KEY_OPEN, _KEY_END, _VALUE_OPEN, _VALUE_END = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
@@ -25,6 +25,7 @@ class GLM45(ToolFormat):
     """Text and calls in any order. A value goes out when its closing tag has come: only then is its type certain."""
 
     name = "glm4.5"
+    unwritable = ("<",)
     ends = ("<|endoftext|>", "<|user|>", "<|observation|>")
     marks = (_OPEN, _CLOSE, _KEY_OPEN, _KEY_END, _VALUE_OPEN, _VALUE_END)
 
@@ -38,7 +39,7 @@ class GLM45(ToolFormat):
         return "\n".join(f"{_OPEN}{''.join(self._lines(call))}{_CLOSE}" for call in calls)
 
     def _lines(self, call: ToolCall) -> Iterable[str]:
-        yield f"{check_name(call, ('<',), self.name)}\n"
+        yield f"{self.named(call)}\n"
         for key, value in arguments(call).items():
             yield f"{_KEY_OPEN}{_KEY.written(key)}{_KEY_END}\n{_VALUE_OPEN}{_VALUE.written(value)}{_VALUE_END}\n"
 
@@ -51,7 +52,7 @@ class GLM45(ToolFormat):
         pairs = []
         for argument in arguments_of(tool):
             key = (grammar.mark(_KEY_OPEN), literal(_KEY.written(argument.name)), grammar.mark(_KEY_END))
-            value = tagged_value(grammar, tool, argument.schema, _VALUE, _VALUE_END)
+            value = tagged_value(grammar, tool, argument, _VALUE, _VALUE_END)
             pair = " ".join((*key, literal("\n"), grammar.mark(_VALUE_OPEN), value, literal("\n")))
             pairs.append(f"({pair})" if argument.required else f"({pair})?")
         return " ".join((literal(f"{tool.name}\n"), *pairs))

@@ -21,7 +21,7 @@ from chatlocal.engine.toolcalls.json_arguments import read_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.python_text import read_keywords
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.writing import arguments_object, as_json, check_name
+from chatlocal.engine.toolcalls.writing import arguments_object, as_json
 
 _TAG = "<|python_tag|>"
 _OPEN, _CLOSE = "<function=", "</function>"
@@ -34,6 +34,7 @@ class Llama3(ToolFormat):
     """The answer is calls, or has them behind marks. JSON objects and lists behind prose are text."""
 
     name = "llama3"
+    unwritable = ('"', "\\")
     ends = ("<|eom_id|>", "<|eot_id|>", "<|end_of_text|>")
     marks = (_TAG,)
 
@@ -52,8 +53,7 @@ class Llama3(ToolFormat):
     def dump(self, calls: Iterable[ToolCall]) -> str:
         """The calls as the model would write them."""
         return ";".join(
-            f'{{"name": {as_json(check_name(call, _NOT_IN_NAMES, self.name))}, "parameters": {arguments_object(call)}}}'
-            for call in calls
+            f'{{"name": {as_json(self.named(call))}, "parameters": {arguments_object(call)}}}' for call in calls
         )
 
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
@@ -133,7 +133,5 @@ class Llama3(ToolFormat):
         source.rewind()
         return name.removesuffix(_METHOD) if found and name else None
 
-
-_NOT_IN_NAMES = ('"', "\\")
 
 FORMATS = (Llama3(),)

@@ -15,7 +15,7 @@ from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.json_arguments import read_arguments
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
-from chatlocal.engine.toolcalls.writing import arguments_object, as_json
+from chatlocal.engine.toolcalls.writing import arguments_object, as_json, check_name
 
 _CALLS, _ARGUMENTS, _ID = "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"
 
@@ -45,6 +45,8 @@ class Mistral(ToolFormat):
     def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
         """A name and its arguments where the vocabulary has a token between the two, a list where it has none."""
         if _ARGUMENTS in grammar.marks:
+            for tool in tools:
+                check_name(tool.name, ("[", "{"), self.name)
             call = grammar.rule(
                 *(f"{literal(tool.name)} {grammar.mark(_ARGUMENTS)} {grammar.arguments(tool)}" for tool in tools)
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.answer_text import read_text
 from chatlocal.engine.toolcalls.call_grammar import MOST_CALLS, CallGrammar, Way, literal
-from chatlocal.engine.toolcalls.call_list import begins_call_list, read_call_list, written_list
+from chatlocal.engine.toolcalls.call_list import UNWRITABLE, begins_call_list, read_call_list, written_list
 from chatlocal.engine.toolcalls.call_object import read_calls
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.named_arguments import keyword_arguments
@@ -26,6 +26,7 @@ class Pythonic(ToolFormat):
 
     name = "pythonic"
     marks = (*_OPENINGS, *_CLOSINGS)
+    unwritable = UNWRITABLE
     ends = ("<|eom_id|>", "<|eot_id|>", "<|eom|>", "<|eot|>", "<|im_end|>")
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:

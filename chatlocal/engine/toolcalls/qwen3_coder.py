@@ -12,7 +12,7 @@ from chatlocal.engine.toolcalls.named_arguments import arguments_of, tagged_valu
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
 from chatlocal.engine.toolcalls.tagged_text import TaggedText
-from chatlocal.engine.toolcalls.writing import arguments, as_json, check_name
+from chatlocal.engine.toolcalls.writing import arguments, as_json
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _FUNCTION, _FUNCTION_END = "<function=", "</function>"
@@ -29,6 +29,7 @@ class Qwen3Coder(ToolFormat):
     """
 
     name = "qwen3_coder"
+    unwritable = ("<", ">")
     ends = ("<|im_end|>", "<|endoftext|>")
     marks = (_OPEN, _CLOSE)
 
@@ -47,7 +48,7 @@ class Qwen3Coder(ToolFormat):
         return "\n".join(f"{_OPEN}\n{''.join(self._lines(call))}{_CLOSE}" for call in calls)
 
     def _lines(self, call: ToolCall) -> Iterable[str]:
-        yield f"{_FUNCTION}{check_name(call, ('<', '>'), self.name)}>\n"
+        yield f"{_FUNCTION}{self.named(call)}>\n"
         for key, value in arguments(call).items():
             yield f"{_PARAMETER}{_KEY.written(key)}>\n{_VALUE.written(value)}\n{_PARAMETER_END}\n"
         yield f"{_FUNCTION_END}\n"
@@ -61,7 +62,7 @@ class Qwen3Coder(ToolFormat):
         end = ">\n"
         parameters = []
         for argument in arguments_of(tool):
-            value = tagged_value(grammar, tool, argument.schema, _VALUE, f"\n{_PARAMETER_END}\n")
+            value = tagged_value(grammar, tool, argument, _VALUE, f"\n{_PARAMETER_END}\n")
             parameter = f"{literal(_PARAMETER, _KEY.written(argument.name), end)} {value}"
             parameters.append(f"({parameter})" if argument.required else f"({parameter})?")
         opening, closing = literal("\n", _FUNCTION, tool.name, end), literal(f"{_FUNCTION_END}\n")

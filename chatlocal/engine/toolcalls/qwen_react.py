@@ -40,6 +40,7 @@ class QwenReact(ToolFormat):
     name = "qwen_react"
     ends = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
     stops = ("\nObservation:",)
+    unwritable = ("`", "*")
 
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""

@@ -22,7 +22,7 @@ def typed(text: str, parameters: dict[str, Any], name: str) -> str:
     both is read as JSON where that gives another type that the schema allows; a text in quotes stays as it is. What is
     not known counts as both. What cannot be read as what it should be is a string, for the caller of the tool to see.
     """
-    kinds = _kinds(_schema(parameters, name), parameters, 0)
+    kinds = kinds_allowed(_schema(parameters, name), parameters, 0)
     # Python's names of constants may well be text.
     stays = kinds == {"string"} or ("string" in kinds and text.strip() in _PYTHON_WORDS)
     read = None if stays else _whole(text, lambda source, give: read_value(source, (), give))
@@ -73,7 +73,7 @@ def _kinds_of(value: object) -> set[str]:
     return {"string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"}
 
 
-def _kinds(schema: Any, root: dict[str, Any], depth: int) -> frozenset[str]:
+def kinds_allowed(schema: Any, root: dict[str, Any], depth: int) -> frozenset[str]:
     """The types that a schema allows; every one where it does not say."""
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return _EVERY
@@ -89,12 +89,12 @@ def _kinds(schema: Any, root: dict[str, Any], depth: int) -> frozenset[str]:
         kinds &= _kinds_of(schema["const"])
     for key in ("anyOf", "oneOf"):
         if isinstance(options := schema.get(key), list) and options:
-            kinds &= frozenset().union(*(_kinds(option, root, depth + 1) for option in options))
+            kinds &= frozenset().union(*(kinds_allowed(option, root, depth + 1) for option in options))
     if isinstance(parts := schema.get("allOf"), list):
         for part in parts:
-            kinds &= _kinds(part, root, depth + 1)
+            kinds &= kinds_allowed(part, root, depth + 1)
     if isinstance(reference := schema.get("$ref"), str):
-        kinds &= _kinds(referred(root, reference), root, depth + 1)
+        kinds &= kinds_allowed(referred(root, reference), root, depth + 1)
     return kinds | {"null"} if schema.get("nullable") is True else kinds
 
 

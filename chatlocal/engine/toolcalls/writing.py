@@ -57,9 +57,8 @@ def as_keywords(arguments: dict[str, Any]) -> str:
     )
 
 
-def check_name(call: ToolCall, unwritable: Iterable[str], format: str) -> str:
-    """The name of a call. UnsupportedInput when it is empty, or has white space or any of those texts in it."""
-    name = call.name
+def check_name(name: str, unwritable: Iterable[str], format: str) -> str:
+    """A function's name. UnsupportedInput when it is empty, or has white space or any of those texts in it."""
     if not name or any(char.isspace() for char in name) or any(text in name for text in unwritable):
         raise UnsupportedInput(f"The {format} format cannot write a call to {name!r}: give the function a plain name.")
     return name

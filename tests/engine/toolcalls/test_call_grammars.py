@@ -11,10 +11,10 @@ from tokenizers import AddedToken
 
 from chatlocal.engine import constraints, toolcalls
 from chatlocal.engine.constraints.vocabulary import read_vocabulary
-from chatlocal.engine.errors import UnsupportedSchema
+from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 from chatlocal.engine.messages import Tool, ToolCall
 from chatlocal.engine.toolcalls.call_grammar import CallGrammar
-from tests.engine.constraints.walking import walk
+from tests.engine.constraints.walking import spelled, walk
 from tests.tiny import tiny_tokenizer
 
 FORMATS = toolcalls.names()
@@ -51,6 +51,7 @@ WEATHER = Tool(
 )
 NOW = Tool("now", "The time")
 TOOLS = (WEATHER, NOW)
+NODE = {"type": "object", "properties": {"n": {"$ref": "#/$defs/Node"}}}
 
 
 def tokenizer(*, marked: bool) -> Any:
@@ -197,7 +198,7 @@ def test_arguments_that_cannot_be_put_one_by_one_are_refused_by_name(format: str
 @pytest.mark.parametrize("format", ["glm4.5", "qwen3_coder"])
 def test_what_a_plain_text_cannot_be_held_to_is_reported(format: str) -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "format": "email"}, "b": {"type": "string"}}}
-    assert demanded(format, [Tool("f", "", schema)]).left_to_validation == ('format "email"',)
+    assert demanded(format, [Tool("f", "", schema)]).left_to_validation == ('format "email" at /properties/a',)
 
 
 def test_optional_arguments_of_python_calls_keep_their_commas() -> None:
@@ -208,3 +209,117 @@ def test_optional_arguments_of_python_calls_keep_their_commas() -> None:
     assert not any(
         constraint.accepts(text) for text in ("[f(a=1)]", "[f(, b=1)]", "[f(b=1, )]", "[f(b=1, a=2)]", "[f()]")
     )
+
+
+def reads(format: str, schema: Any, value: Any, definitions: Any = None) -> bool:
+    """Whether the value of an argument, as the format writes it, is in the grammar for its schema."""
+    parameters = {"type": "object", "properties": {"a": schema}, "required": ["a"], **(definitions or {})}
+    text = written(format, call("f", a=value)).replace("True", "true")
+    return bool(demanded(format, [Tool("f", "", parameters)]).accepts(text))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"allOf": [{"type": "integer", "minimum": 3}]}, 3, 1),
+        ({"type": ["integer", "boolean"]}, 7, 2.5),
+        ({"anyOf": [{"type": "integer", "maximum": 5}, {"type": "boolean"}]}, 5, 6),
+        ({"type": "string", "enum": ["x", 1]}, "x", "1"),
+        ({"enum": ["a", "b"], "not": {"const": "b"}}, "a", "b"),
+        ({"type": "array", "items": {"type": "integer"}}, [1], ["x"]),
+        ({"type": "string", "minLength": 2, "maxLength": 3, "pattern": "^[ab]+$"}, "ab", "a"),
+        ({"type": "string", "pattern": "^\\d{2}$"}, "12", "\u0661\u0662"),
+        ({"type": "string", "format": "date"}, "2024-02-29", "\u0662024-02-29"),
+        ({"type": "object", "properties": {"b": {"type": "integer"}}, "required": ["b"]}, {"b": 1}, {"b": "x"}),
+    ],
+)
+def test_values_are_held_to_their_schemas(format: str, schema: Any, good: Any, bad: Any) -> None:
+    assert reads(format, schema, good)
+    assert not reads(format, schema, bad)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("schema", "definitions"),
+    [
+        (
+            {"$ref": "#/$defs/Node"},
+            {"$defs": {"Node": {"type": "object", "properties": {"n": {"$ref": "#/$defs/Node"}}}}},
+        ),
+        ({"type": "array", "items": {"$ref": "#/properties/b"}}, None),
+    ],
+)
+def test_references_lead_where_they_lead_in_the_tool(format: str, schema: Any, definitions: Any) -> None:
+    properties = {"a": schema, "b": {"type": "integer"}}
+    tool = Tool("f", "", {"type": "object", "properties": properties, "required": ["a"], **(definitions or {})})
+    value = {"n": {"n": {}}} if definitions else [1, 2]
+    assert demanded(format, [tool]).accepts(written(format, call("f", a=value)))
+    assert not demanded(format, [tool]).accepts(written(format, call("f", a=["x"])))
+
+
+@pytest.mark.parametrize("format", ONE_BY_ONE)
+def test_parameters_behind_a_reference(format: str) -> None:
+    """As Pydantic writes a model that refers to itself."""
+    node = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tool = Tool("f", "", {"$ref": "#/$defs/Node", "$defs": {"Node": node}})
+    assert demanded(format, [tool]).accepts(written(format, call("f", n=1)))
+
+
+@pytest.mark.parametrize("format", ONE_BY_ONE)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"required": ["zz"]},
+        {"dependentRequired": {"a": ["b"]}},
+        {"maxProperties": 1},
+        {"const": {"a": 1}},
+        {"propertyNames": {"maxLength": 1}},
+        {"properties": {"a": {"$ref": "#/$defs/none"}}},
+        {"properties": {"a": {"enum": "ab"}}},
+        {"properties": []},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_what_cannot_be_enforced_one_by_one_is_refused(format: str, more: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedSchema):
+        demanded(format, [Tool("f", "", {"type": "object", "properties": {"a": {"type": "integer"}}, **more})])
+
+
+@pytest.mark.parametrize("format", ["glm4.5", "qwen3_coder"])
+@pytest.mark.parametrize("schema", [{"minimum": 3}, {"pattern": "^a+$"}, {"not": {"type": "string"}}])
+def test_what_a_plain_text_cannot_say_is_refused(format: str, schema: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedSchema, match="plain text"):
+        demanded(format, [Tool("f", "", {"type": "object", "properties": {"a": schema}})])
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", ['x"y', "a\\b", "a\nb", "f(", "<x>", "</tool_call>", "{", "a b", "[ARGS]", "`f`"])
+def test_a_name_is_refused_or_read_back(format: str, name: str) -> None:
+    tool = Tool(name, "", {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]})
+    for vocabulary in (PLAIN, MARKED):
+        refusal = None
+        try:
+            toolcalls.get(format).named(tool)
+            constraint = demanded(format, [tool], vocabulary)
+        except UnsupportedInput as error:
+            refusal = str(error)
+        if refusal is None:
+            (read,) = toolcalls.get(format).parse(walk(constraint, vocabulary, 0), [tool]).calls[:1]
+            assert read.name == name
+        else:
+            assert "plain name" in refusal
+
+
+@pytest.mark.parametrize("vocabulary", [PLAIN, MARKED], ids=["spelled", "tokens"])
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_shortest_call_is_known(format: str, vocabulary: Any) -> None:
+    parameters = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    tools = [Tool("a_very_long_name_of_a_tool", "", parameters), Tool("f", "", parameters)]
+    shortest = demanded(format, tools, vocabulary).shortest
+    assert shortest is not None
+    text = b"".join(spelled(vocabulary)[id] for id in shortest).decode()
+    (read,) = toolcalls.get(format).parse(text, tools).calls
+    assert json.loads(read.arguments) == {"a": ""}
+    # Between names it chooses where not every mark before them is spelled in many ways.
+    assert read.name == "f" or vocabulary is PLAIN
