@@ -12,7 +12,7 @@ from chatlocal.engine import families, loading
 from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.context_length import context_length
-from chatlocal.engine.errors import EngineClosed, UnsupportedInput
+from chatlocal.engine.errors import BudgetTooSmall, EngineClosed, UnsupportedInput
 from chatlocal.engine.events import Event, Reply, collect
 from chatlocal.engine.families import Prompt
 from chatlocal.engine.messages import ChatMessage, Sampling, read_tools
@@ -20,7 +20,7 @@ from chatlocal.engine.preparation import Messages as Messages
 from chatlocal.engine.preparation import Preparation, Prepared, Tools, ToolWish, Wish, deadline_of
 from chatlocal.engine.prompt_description import described_prompts
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
-from chatlocal.engine.runtime.backend import Backend, Request
+from chatlocal.engine.runtime.backend import Backend, Request, TokenEvent
 
 
 class Engine:
@@ -133,7 +133,8 @@ class Engine:
     def _stream(self, prepared: Prepared) -> Iterator[Event]:
         if prepared.undecided is not None:
             prepared = self._preparation.decided(prepared.undecided, self.backend.score)
-        incoming = arrivals(self.backend.submit(prepared.request), prepared.deadline)
+        prepared, stream = self._submitted(prepared)
+        incoming = arrivals(stream, prepared.deadline)
         try:
             for token_event in incoming:
                 events = prepared.reader.feed(token_event)
@@ -165,7 +166,8 @@ class Engine:
         if prepared.undecided is not None:
             prepared = await asyncio.to_thread(self._preparation.decided, prepared.undecided, self.backend.score)
         await self._compile(prepared.request)
-        incoming = async_arrivals(self.backend.submit(prepared.request), prepared.deadline)
+        prepared, stream = self._submitted(prepared)
+        incoming = async_arrivals(stream, prepared.deadline)
         try:
             async for token_event in incoming:
                 events = prepared.reader.feed(token_event)
@@ -175,6 +177,16 @@ class Engine:
                     yield event
         finally:
             await incoming.aclose()
+
+    def _submitted(self, prepared: Prepared) -> tuple[Prepared, Iterator[TokenEvent]]:
+        """What was submitted, with its ids: text where a call was wanted and not demanded, and has no room."""
+        try:
+            return prepared, self.backend.submit(prepared.request)
+        except BudgetTooSmall:
+            if prepared.otherwise is None:
+                raise
+            prepared = self._preparation.prepared(prepared.otherwise)
+            return prepared, self.backend.submit(prepared.request)
 
     async def _compile(self, request: Request) -> None:
         """Compile the request's constraint in another thread: that may take a second, and then `submit` has it."""

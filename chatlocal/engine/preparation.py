@@ -49,12 +49,16 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`undecided` is the wish where it is to be decided yet whether the answer is a call."""
+    """`undecided` is the wish where it is to be decided yet whether the answer is a call.
+
+    `otherwise` is the wish to turn to where a call that was decided on has no room.
+    """
 
     request: Request
     reader: AnswerReader
     deadline: float | None
     undecided: Wish | None = None
+    otherwise: Wish | None = None
 
 
 class Preparation:
@@ -89,18 +93,36 @@ class Preparation:
             if tools or options:
                 raise UnsupportedInput("A Prompt is written already: tools and the family's options cannot change it.")
             return messages
-        turns, shown = self.tool_use.conversation(messages, tools)
+        turns = read_messages(messages)
+        prompt = self._rendered(turns, tools, options, answer_schema, examples=True)
+        if tools and self.tool_use.worded and self._is_long(prompt):
+            return self._rendered(turns, tools, options, answer_schema, examples=False)
+        return prompt
+
+    def _rendered(
+        self,
+        turns: tuple[ChatMessage, ...],
+        tools: Sequence[Tool],
+        options: Mapping[str, Any],
+        answer_schema: Mapping[str, Any] | None,
+        *,
+        examples: bool,
+    ) -> Prompt:
+        turns, shown = self.tool_use.conversation(turns, tools, examples=examples)
         if answer_schema is not None:
             turns = self.ask_for_json(turns, answer_schema)
         return self._family.render(turns, shown or None, **options)
+
+    def _is_long(self, prompt: Prompt) -> bool:
+        """Whether worked examples take too much of the context: it is more than half full."""
+        return bool(self._context_length) and len(prompt.ids(self._tokenizer)) > (self._context_length or 0) // 2
 
     def ask_for_json(self, messages: Messages, schema: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
         """See Engine.ask_for_json."""
         if not self.tool_use.worded:
             return ask_for_json(messages, schema, trained=True)
         asked = ask_for_json(messages, schema)
-        prompt = self.render(asked, (), {"merge_system": True})
-        if self._context_length and len(prompt.ids(self._tokenizer)) > self._context_length // 2:
+        if self._is_long(self.render(asked, (), {"merge_system": True})):
             return ask_for_json(messages, schema, examples=False)
         return asked
 
@@ -153,8 +175,11 @@ class Preparation:
             wanted: tuple[Tool, ...] = (best_tool(turns, choice.tools, **known),)
         else:
             wanted = wanted_tools(turns, choice.tools, threshold=self._threshold, **known)
-        decided = replace(wish.tools, tools=wanted, choice="required" if wanted else "none")
-        return self.prepared(replace(wish, tools=decided))
+        text = replace(wish, tools=ToolWish(None, None, None))
+        if not wanted:
+            return self.prepared(text)
+        demanded = self.prepared(replace(wish, tools=replace(wish.tools, tools=wanted, choice="required")))
+        return demanded if choice.mode == "required" else replace(demanded, otherwise=text)
 
 
 def deadline_of(timeout: float | None) -> float | None:

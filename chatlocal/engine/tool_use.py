@@ -53,12 +53,12 @@ class ToolUse:
         self.worded = self.format.name == WORDED
 
     def conversation(
-        self, messages: Iterable[ChatMessage | Mapping[str, Any]], tools: Sequence[Tool]
+        self, messages: Iterable[ChatMessage | Mapping[str, Any]], tools: Sequence[Tool], *, examples: bool = True
     ) -> tuple[tuple[ChatMessage, ...], Sequence[Tool]]:
-        """The messages and tools to render."""
+        """The messages and tools to render; `examples` are those of models that are told of tools in words."""
         turns = read_messages(messages)
         if self.worded and (tools or any(turn.role == "tool" or turn.tool_calls for turn in turns)):
-            return with_tools(turns, tools), ()
+            return with_tools(turns, tools, examples=examples), ()
         return turns, tools
 
     def plan(self, prompt: Prompt, choice: ToolChoice, parallel: bool | None, spec: Spec | None) -> AnswerPlan:

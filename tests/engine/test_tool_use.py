@@ -10,7 +10,7 @@ import pytest
 from tokenizers import AddedToken
 
 from chatlocal.engine import Engine, Sampling, constraints
-from chatlocal.engine.errors import UnsupportedInput
+from chatlocal.engine.errors import BudgetTooSmall, UnsupportedInput
 from chatlocal.engine.events import (
     CallDelta,
     CallInvalid,
@@ -305,3 +305,21 @@ def test_a_written_prompt_takes_no_tools() -> None:
     engine = scripted_engine("x")
     with pytest.raises(UnsupportedInput, match="written already"):
         engine.generate(engine.render(HI), tools=[NOW])
+
+
+def test_a_call_that_was_decided_on_and_has_no_room_leaves_text() -> None:
+    with Engine(tiny_model(2), tiny_tokenizer(), call_threshold=-1e9) as engine:
+        called = engine.generate(HI, tools=[NOW], sampling=Sampling(max_tokens=40))
+        assert [call.name for call in called.message.tool_calls] == ["now"]
+        said = engine.generate(HI, tools=[NOW], sampling=Sampling(max_tokens=5))
+        assert (said.message.tool_calls, said.finish.usage.completion) == ((), 5)
+        with pytest.raises(BudgetTooSmall):
+            engine.generate(HI, tools=[NOW], tool_choice="required", sampling=Sampling(max_tokens=5))
+
+
+def test_worked_examples_are_left_out_where_they_fill_the_context() -> None:
+    long = engine_over("x")
+    short = Engine(None, tiny_tokenizer(), backend=ScriptedBackend(spell("x")))  # a context of 512
+    counts = [engine.count_tokens(HI, [WEATHER]) for engine in (long, short)]
+    assert counts[1] < 256 < counts[0]
+    assert all("get_weather" in engine.render(HI, [WEATHER]).text for engine in (long, short))
