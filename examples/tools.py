@@ -7,8 +7,9 @@ All of it is shown while it is written: the thought (of models that think), the 
 
 The embedded model has 135 million parameters and was never trained for tools. Its calls are well formed all the same,
 because it can write nothing else once a call is decided on; whether to call is decided by how likely the model finds
-it. Expect the right city for a plain question and not much more: with two cities or a sum it goes wrong, and it may
-forget the result when it answers. Models of a few billion parameters that were trained for tools do this well.
+it. Expect the right city for most plain questions and not much more: it copies some names wrongly, with two cities or a
+sum it goes astray, and it may forget the result when it answers. Models of a few billion parameters that were trained
+for tools do this well.
 """
 
 from __future__ import annotations

@@ -18,10 +18,13 @@ from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.program import function_program
 from llama_index.core.tools import BaseTool, FunctionTool
 
-from chatlocal.engine.errors import OutputInvalid
+from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 from chatlocal.integrations.llama_index_answers import read_arguments
 from chatlocal.integrations.llama_index_messages import calls_of
 from chatlocal.integrations.llama_index_options import tool_of
+
+# Characters of an answer that an error shows.
+_SHOWN = 200
 
 
 class ToolCalling(FunctionCallingLLM):
@@ -72,7 +75,7 @@ class ToolCalling(FunctionCallingLLM):
         asked = ChatMessage(role=MessageRole.USER, content=user_msg) if isinstance(user_msg, str) else user_msg
         return {
             "messages": [*(chat_history or ()), *([asked] if asked is not None else ())],
-            "tools": [tool_of(tool) if isinstance(tool, BaseTool) else tool for tool in tools],
+            "tools": [_declared(tool) for tool in tools],
             "allow_parallel_tool_calls": allow_parallel_tool_calls,
             "tool_required": tool_required,
             **kwargs,
@@ -119,11 +122,26 @@ def _with_one_call(response: ChatResponse) -> ChatResponse:
     )
 
 
+def _declared(tool: Any) -> Any:
+    """A tool of the core, or one in OpenAI's shape, for the engine. UnsupportedInput for a bare function."""
+    if isinstance(tool, BaseTool):
+        return tool_of(tool)
+    if callable(tool):
+        name = getattr(tool, "__name__", "function")
+        raise UnsupportedInput(f"{name} is a bare function: pass FunctionTool.from_defaults({name}).")
+    return tool
+
+
 def _no_call(response: ChatResponse) -> OutputInvalid:
     text = response.message.content or ""
     invalid = response.message.additional_kwargs.get("invalid_tool_calls")
     if not invalid:
-        return OutputInvalid(f"The answer has no tool call, and one was expected: {text!r:.200}.", text)
+        said = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        return OutputInvalid(
+            f"The answer has no tool call, and one was expected: {said!r}. tool_required=True has the model make one,"
+            " error_on_no_tool_call=False takes the text.",
+            text,
+        )
     broken = invalid[0]
     finish = response.raw.get("finish_reason") if isinstance(response.raw, dict) else None
     hint = "; the answer was cut off at its token limit: raise max_tokens" if finish == "length" else ""
