@@ -22,11 +22,13 @@ from chatlocal.engine.engine import Engine
 from chatlocal.engine.errors import EngineClosed
 from chatlocal.engine.messages import Sampling
 from chatlocal.engine.runtime.backend import Request
+from chatlocal.engine.written_prompt import written_prompt
 from tests.scripted import scripted_engine
 from tests.tiny import tiny_model, tiny_tokenizer
 
 LONG = Sampling(max_tokens=100_000, temperature=1.0, seed=1)
-HELLO = [{"role": "user", "content": "hello"}]
+# No chat template: what ends a turn would end these answers, sooner or later.
+HELLO = written_prompt("hello", tiny_tokenizer())
 
 def endless():
     model, tokenizer = tiny_model(max_position_embeddings=200_000), tiny_tokenizer()
