@@ -105,6 +105,7 @@ def test_the_tools_example_looks_up_the_weather() -> None:
     assert shown.index("Call") < shown.index("Result") < shown.index("Answer")
 
 
+@pytest.mark.evaluate
 def test_the_agent_example_finds_the_right_tool_for_each_question() -> None:
     _, harry, oslo, hamlet = re.split(r"^Question +", shown_by("agent_langchain.py"), flags=re.MULTILINE)
     assert "Call      find_dog {'name': 'Harry'}\nResult    beagle, brown, 4 years\n" in harry
@@ -114,6 +115,7 @@ def test_the_agent_example_finds_the_right_tool_for_each_question() -> None:
         assert re.search(r"^Answer +\S", shown, re.MULTILINE)
 
 
+@pytest.mark.evaluate
 def test_the_llama_index_agent_calls_what_a_question_needs() -> None:
     shown = shown_by("agent_llama_index.py")
     assert re.findall(r"^Call +(.+)$", shown, re.MULTILINE) == [

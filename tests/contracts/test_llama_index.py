@@ -196,6 +196,7 @@ def test_predict_and_call(caller: LocalLLM) -> None:
     assert output.tool_name in ("weather", "add")
 
 
+@pytest.mark.evaluate
 async def test_a_function_calling_program(caller: LocalLLM) -> None:
     prompt = PromptTemplate("Describe the dog: {text}")
     program: Any = FunctionCallingProgram.from_defaults(Dog, prompt=prompt, llm=caller)
@@ -232,7 +233,9 @@ async def test_the_first_call_of_an_agent_may_be_demanded(caller: LocalLLM) -> N
     assert (await handler).response.content
 
 
-@pytest.mark.parametrize("question", ["What is 3 + 4?", "How is the weather in Paris?"])
+@pytest.mark.parametrize(
+    "question", ["What is 3 + 4?", pytest.param("How is the weather in Paris?", marks=pytest.mark.evaluate)]
+)
 def test_a_step_of_a_react_agent(caller: LocalLLM, question: str) -> None:
     messages = ReActChatFormatter().format(TOOLS, [ChatMessage(role="user", content=question)])
     text = text_of(caller.chat(messages, max_tokens=LONG_STEP))
@@ -244,6 +247,7 @@ def test_a_step_of_a_react_agent(caller: LocalLLM, question: str) -> None:
 
 
 @agents_look_at_all
+@pytest.mark.evaluate
 async def test_a_react_agent_from_end_to_end(caller: LocalLLM) -> None:
     longer = LocalLLM(engine=caller.engine, max_tokens=LONG_STEP)
     agent = ReActAgent(tools=TOOLS, llm=longer, early_stopping_method="generate")
