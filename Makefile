@@ -8,8 +8,10 @@ INSTALLED := $(VENV)/installed
 # The suite against the wheel runs in a folder of its own that holds the installed wheel, a copy of the
 # tests and nothing else of the package, so no module can come from the checkout by mistake.
 SHIPPED := build/shipped
-# Everything above the runtime, and both frameworks on the real model; all of it again would double the time.
-SHIPPED_TESTS := tests/test_public_surface.py tests/integrations tests/extractors \
+# Both frameworks, on scripted models and on the real one; all of it again would double the time.
+SHIPPED_TESTS := tests/test_public_surface.py tests/extractors \
+	$(addprefix tests/integrations/test_,langchain.py langchain_structured.py langchain_tools.py \
+	llama_index.py llama_index_structured.py llama_index_tools.py) \
 	tests/contracts/test_langchain_standard.py::TestUnit \
 	tests/contracts/test_langchain_standard.py::TestIntegration::test_stream \
 	tests/contracts/test_llama_index.py::test_all_endpoints_agree \
