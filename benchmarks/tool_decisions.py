@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from chatlocal.engine import Engine, Tool
+from chatlocal.engine import Engine, Tool, families
 from chatlocal.engine.call_decision import DEFAULT_THRESHOLD, call_scores
 
 DECISIONS = Path(__file__).parent / "data" / "tool_decisions.jsonl"
@@ -92,7 +92,7 @@ def best_threshold(items: list[Item]) -> float:
 
 
 def read(engine: Engine) -> Iterator[Item]:
-    family = engine._choice.family
+    family = families.resolve(engine.tokenizer, engine.model.config).family
     for line in DECISIONS.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         tools = tuple(tool_of(tool) for tool in record["tools"])

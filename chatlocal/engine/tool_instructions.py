@@ -19,7 +19,8 @@ from chatlocal.engine.instructions import with_wish
 from chatlocal.engine.messages import ChatMessage, Tool, ToolCall, read_messages
 from chatlocal.engine.toolcalls.json_text import loaded
 
-_FORMAT = "prompted"
+FORMAT = "prompted"
+"""The name of the format that the wording asks for."""
 # Said where no worked example shows it.
 _FORM = 'Answer as <tool_call>\n{"name": name of the tool, "arguments": {...}}\n</tool_call>'
 
@@ -131,7 +132,7 @@ def _written(calls: Sequence[ToolCall]) -> str:
     """Calls as they are asked for; in words where their arguments are broken."""
     if any(not isinstance(loaded(call.arguments or "{}"), dict) for call in calls):
         return _told(calls)
-    return toolcalls.get(_FORMAT).dump(calls)
+    return toolcalls.get(FORMAT).dump(calls)
 
 
 def _told(calls: Sequence[ToolCall]) -> str:

@@ -14,14 +14,13 @@ from chatlocal.engine.constraints.vocabulary import read_vocabulary
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
 from chatlocal.engine.messages import ChatMessage, Tool, read_messages
-from chatlocal.engine.tool_instructions import with_tools
+from chatlocal.engine.tool_instructions import FORMAT, with_tools
 from chatlocal.engine.toolcalls import CallParser, ToolFormat
 from chatlocal.engine.toolcalls.call_grammar import CallGrammar
 from chatlocal.engine.toolcalls.no_calls import NoCalls
 from chatlocal.engine.toolcalls.thinking import Marks
 from chatlocal.engine.toolcalls.tool_choice import ToolChoice
 
-WORDED = "prompted"
 _THINKING: tuple[Marks, ...] = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 
 
@@ -50,7 +49,7 @@ class ToolUse:
     def __init__(self, family: Family, tokenizer: Any, wanted: str | None = None) -> None:
         self._tokenizer = tokenizer
         self.format, self.why = _format(family, wanted)
-        self.worded = self.format.name == WORDED
+        self.worded = self.format.name == FORMAT
 
     def conversation(
         self, messages: Iterable[ChatMessage | Mapping[str, Any]], tools: Sequence[Tool], *, examples: bool = True
@@ -112,19 +111,19 @@ class ToolUse:
 def _format(family: Family, wanted: str | None) -> tuple[ToolFormat, str]:
     if wanted is not None and wanted not in toolcalls.names():
         raise UnsupportedInput(f"There is no tool-call format {wanted!r}: use one of {', '.join(toolcalls.names())}.")
-    if wanted == WORDED:
-        return toolcalls.get(WORDED), "it was asked for"
+    if wanted == FORMAT:
+        return toolcalls.get(FORMAT), "it was asked for"
     if not family.renders_tools:
         if wanted is not None:
             raise UnsupportedInput(
                 f"The prompt format {family.name} shows a model no tools, so it will not write calls as {wanted}: leave"
-                f" tool_format out, and tools are described in words ({WORDED!r})."
+                f" tool_format out, and tools are described in words ({FORMAT!r})."
             )
-        return toolcalls.get(WORDED), "the prompt format has no place for tools, so they are described in words"
+        return toolcalls.get(FORMAT), "the prompt format has no place for tools, so they are described in words"
     if wanted is not None:
         return toolcalls.get(wanted), "it was asked for"
     if family.tool_format is None:
-        return toolcalls.get(WORDED), "how the template writes calls is not known, so tools are described in words"
+        return toolcalls.get(FORMAT), "how the template writes calls is not known, so tools are described in words"
     return toolcalls.get(family.tool_format), f"the prompt format {family.name} writes calls so"
 
 

@@ -76,8 +76,7 @@ def read_call(fields: Mapping[str, Any], stop: Iterable[str] | None, arguments: 
         spec: Spec | None = json_schema(function.parameters)
     else:
         schema, spec = _response_format(settings.get("response_format"))
-        if read_choice(tools.choice, tools.tools).mode == "required":
-            schema, spec = None, None  # the answer is a call, so there is no text to have a form
+        read_choice(tools.choice, tools.tools)  # a wrong one is told of before a model is loaded
     return Call(
         sampling=Sampling(
             **{name: settings.get(name) for name in SAMPLING},

@@ -23,7 +23,7 @@ from chatlocal.engine.constraints.protocol import Cursor, Tokens
 _STEP = 1000
 _LONGEST = 400
 _TRIED = 2 * _STEP
-_ENDS, _CLOSES, _QUOTE, _GOES_ON, _LATE_QUOTE, _CONSTANT, _TEXT, _DIGIT, _LIST, _OBJECT, _SIGN, _OTHER = range(12)
+_ENDS, _CLOSES, _QUOTE, _GOES_ON, _LATE_QUOTE, _CONSTANT, _TEXT, _SINGLE, _LIST, _OBJECT, _SIGN, _OTHER = range(12)
 # Marks that end something, such as </tool_call> and <|tool_calls_end|>.
 _END_MARK = re.compile(r"/|end", re.IGNORECASE)
 _STRUCTURE = b'"}]),: '
@@ -137,9 +137,9 @@ class _Ranks:
             for kinds in self._kinds.values():
                 kinds[id] = _ENDS if _END_MARK.search(name) else _OBJECT
         lengths = np.array([min(len(text), _LONGEST) for text in tokens.texts], dtype=np.int64)
-        # Of single characters and digits the length says nothing.
+        # Digits and, in strings, other characters that stand alone: their length says nothing.
         self._ranks = {
-            inside: kinds * _STEP - np.where((kinds == _DIGIT) | (kinds == _LIST), 0, lengths)
+            inside: kinds * _STEP - np.where((kinds == _SINGLE) | (kinds == _LIST), 0, lengths)
             for inside, kinds in self._kinds.items()
         }
 
@@ -172,7 +172,7 @@ def _kind(text: bytes, inside: bool, quote: int) -> int:
             return _GOES_ON if b"," in text or b":" in text else _CLOSES
         if text.isalnum():
             return _TEXT
-        return _DIGIT if len(text) == 1 and text > b" " and text != b"\\" else _OTHER
+        return _SINGLE if len(text) == 1 and text > b" " and text != b"\\" else _OTHER
     if text and not bare:  # a line break ends a text of one line
         return _CLOSES if b"\n" in text else _OTHER
     return _outside(bare)
@@ -187,7 +187,7 @@ def _outside(bare: bytes) -> int:
     if bare in (b"null", b"true", b"false", b'""'):
         return _CONSTANT
     if len(bare) == 1 and bare.isdigit():
-        return _DIGIT
+        return _SINGLE
     return {b"-": _SIGN, b"[": _LIST, b"{": _OBJECT}.get(bare[:1], _TEXT)
 
 

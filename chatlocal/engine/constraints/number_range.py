@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import numpy as np
@@ -71,7 +71,7 @@ class NumberRange:
         return np.array([id for id, text in enumerate(self.texts) if wanted(text)], dtype=np.int64)
 
 
-class RangeCursor:
+class RangeCursor(Cursor):
     def __init__(self, cursor: Cursor, grammar: NumberRange, place: Place | None = None) -> None:
         self._cursor = cursor
         self._grammar = grammar
@@ -113,9 +113,6 @@ class RangeCursor:
             if all(map(tried.advance, ids)):
                 return ids
         return ()
-
-    def branches(self) -> Sequence[Cursor]:
-        return (self,)
 
     @property
     def place(self) -> Place:

@@ -44,7 +44,10 @@ class Tokens:
 
 
 class Cursor(Protocol):
-    """A place in a text that follows the grammar. Used by one thread at a time."""
+    """A place in a text that follows the grammar. Used by one thread at a time.
+
+    A backend's cursor is a subclass: the last three have an answer for cursors that know no better.
+    """
 
     def fill(self, allowed: NDArray[np.bool_]) -> None:
         """Set True at each id that may follow; `allowed` comes as False, one entry for each of the tokens."""
@@ -63,13 +66,16 @@ class Cursor(Protocol):
 
     def way_out(self) -> tuple[int, ...]:
         """The ids to take next to come to an end soon, where the cursor knows some."""
+        return ()
 
     def branches(self) -> Sequence[Cursor]:
         """Cursors for each of the texts that it follows side by side; mostly that is itself."""
+        return (self,)
 
     @property
     def place(self) -> Place:
         """Where in JSON text it stands; the start of one where the text is no JSON."""
+        return Place()
 
     @property
     def complete(self) -> bool:

@@ -25,7 +25,7 @@ class Parsed(NamedTuple):
 
 
 class ToolFormat:
-    """The base of a format: a subclass has a name and gives `read` and `dump`.
+    """The base of a format: a subclass has a name and gives `read`, `dump` and `ways`.
 
     `ends` are marks of the format's models that end an answer: where a text still has them they are left out.
     `marks` are the control tokens that the format's readers look for. `stops` are texts that end an answer and that the

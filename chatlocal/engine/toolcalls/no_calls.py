@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from chatlocal.engine.messages import Tool
 from chatlocal.engine.toolcalls.answer_text import read_text
-from chatlocal.engine.toolcalls.call_grammar import CallGrammar, Way
 from chatlocal.engine.toolcalls.format import ToolFormat
 from chatlocal.engine.toolcalls.output import Output
 from chatlocal.engine.toolcalls.source import Reading, Source
@@ -14,7 +10,7 @@ from chatlocal.engine.toolcalls.thinking import Marks
 
 
 class NoCalls(ToolFormat):
-    """Reads the thinking between one of these pairs of marks, and the rest as text."""
+    """Reads the thinking between one of these pairs of marks, and the rest as text; it writes nothing."""
 
     name = "none"
 
@@ -24,7 +20,3 @@ class NoCalls(ToolFormat):
     def read(self, source: Source, out: Output, opened: str) -> Reading[None]:
         """Read an answer to its end."""
         yield from read_text(source, out.text, (), ())
-
-    def ways(self, grammar: CallGrammar, tools: Sequence[Tool]) -> Sequence[Way]:
-        """There are none."""
-        return ()

@@ -22,10 +22,12 @@ def read_tool_choice(choice: Any, tools: Sequence[Tool]) -> ToolChoice:
     """What a request says about its tools.
 
     That is "auto" (None says the same), "none" (False), "required" ("any", True), a tool's name, or one of OpenAI's and
-    Anthropic's dicts that say the same. UnsupportedInput for anything else, for a tool that is not there, for two tools
-    of one name, and where a call is demanded and there are no tools.
+    Anthropic's dicts that say the same. UnsupportedInput for anything else, for a tool that is not there, for a tool
+    without a name, for two of one name, and where a call is demanded and there are no tools.
     """
     names = [tool.name for tool in tools]
+    if "" in names:
+        raise UnsupportedInput("A tool has no name: give it one.")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UnsupportedInput(f"Two tools have the name {twice[0]!r}: give each a name of its own.")

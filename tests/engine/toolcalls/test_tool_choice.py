@@ -65,6 +65,11 @@ def test_what_is_no_choice(choice: Any) -> None:
         read_tool_choice(choice, [FOO])
 
 
+def test_a_tool_without_a_name() -> None:
+    with pytest.raises(UnsupportedInput, match="no name"):
+        read_tool_choice("any", [FOO, Tool("")])
+
+
 def test_two_tools_of_one_name() -> None:
     with pytest.raises(UnsupportedInput, match="the name 'foo'"):
         read_tool_choice("auto", [FOO, BAR, FOO])

@@ -28,7 +28,7 @@ class EitherGrammar:
         return EitherCursor([grammar.start() for grammar in self._grammars])
 
 
-class EitherCursor:
+class EitherCursor(Cursor):
     """The cursors that follow the text so far, after each id."""
 
     def __init__(self, cursors: list[Cursor]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,6 @@ class FreeTextGrammar:
         self.search = MarkerSearch(markers, tokens)
         self.grammars = grammars
         self.required = required
-        self._markers = markers
 
     def accepts(self, text: str) -> bool:
         data = text.encode()
@@ -38,7 +36,7 @@ class FreeTextGrammar:
         return FreeTextCursor(self)
 
 
-class FreeTextCursor:
+class FreeTextCursor(Cursor):
     """After each id the progress of the free text, or None where a grammar has taken over."""
 
     def __init__(self, grammar: FreeTextGrammar) -> None:
@@ -90,9 +88,6 @@ class FreeTextCursor:
         progress = self._history[-1]
         known = None if progress is None else self._grammar.search.towards(0, progress)
         return () if known is None else (known,)
-
-    def branches(self) -> Sequence[Cursor]:
-        return (self,)
 
     @property
     def place(self) -> Place:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -17,7 +17,6 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
-from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.normalise import Normalised, normalise
 from chatlocal.engine.constraints.number_range import NumberRange
 from chatlocal.engine.constraints.patterns import MAX_SIZE
@@ -75,7 +74,7 @@ class LLGuidanceGrammar:
             return LLGuidanceCursor(self._matcher.deep_copy())
 
 
-class LLGuidanceCursor:
+class LLGuidanceCursor(Cursor):
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
 
@@ -100,16 +99,6 @@ class LLGuidanceCursor:
 
     def copy(self) -> LLGuidanceCursor:
         return LLGuidanceCursor(self._matcher.deep_copy())
-
-    def way_out(self) -> tuple[int, ...]:
-        return ()
-
-    def branches(self) -> Sequence[Cursor]:
-        return (self,)
-
-    @property
-    def place(self) -> Place:
-        return Place()
 
     @property
     def complete(self) -> bool:

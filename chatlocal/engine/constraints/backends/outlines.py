@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
 from functools import cached_property
 from threading import Lock
 from weakref import WeakKeyDictionary
@@ -16,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
-from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.protocol import Cursor, GrammarBackend, Tokens
 from chatlocal.engine.constraints.regex_automaton import regex_automaton
 from chatlocal.engine.constraints.spec import Spec
@@ -91,7 +89,7 @@ class AutomatonGrammar:
         return state if self.tokens.texts[id] and self._live[state] else -1
 
 
-class AutomatonCursor:
+class AutomatonCursor(Cursor):
     """The states after each id so far."""
 
     def __init__(self, grammar: AutomatonGrammar, state: int = 0) -> None:
@@ -119,13 +117,6 @@ class AutomatonCursor:
     def way_out(self) -> tuple[int, ...]:
         known = self._grammar.way_out(self._states[-1])
         return () if known is None else (known,)
-
-    def branches(self) -> Sequence[Cursor]:
-        return (self,)
-
-    @property
-    def place(self) -> Place:
-        return Place()
 
     @property
     def complete(self) -> bool:

@@ -16,6 +16,27 @@ from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBacken
 from chatlocal.engine.constraints.spec import Spec, inner
 
 
+class _Around(Cursor):
+    """A cursor around another one, `_cursor`: what is said of the text so far is what that one says."""
+
+    _cursor: Cursor
+
+    def way_out(self) -> tuple[int, ...]:
+        return self._cursor.way_out()
+
+    @property
+    def place(self) -> Place:
+        return self._cursor.place
+
+    @property
+    def complete(self) -> bool:
+        return self._cursor.complete
+
+    @property
+    def exhausted(self) -> bool:
+        return self._cursor.exhausted
+
+
 class GapGrammar:
     """A grammar that line breaks may stand before, as models write them behind their thinking."""
 
@@ -31,7 +52,7 @@ class GapGrammar:
         return GapCursor(self, self.grammar.start())
 
 
-class GapCursor:
+class GapCursor(_Around):
     """`_breaks` is how many tokens of line breaks stand before the text; at most two, so that there is an end."""
 
     def __init__(self, grammar: GapGrammar, cursor: Cursor) -> None:
@@ -68,24 +89,6 @@ class GapCursor:
         copied._breaks, copied._taken = self._breaks, self._taken
         return copied
 
-    def way_out(self) -> tuple[int, ...]:
-        return self._cursor.way_out()
-
-    def branches(self) -> Sequence[Cursor]:
-        return (self,)
-
-    @property
-    def place(self) -> Place:
-        return self._cursor.place
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted
-
     @property
     def _open(self) -> bool:
         return not self._taken and self._breaks < 2
@@ -107,13 +110,12 @@ class ThinkingGrammar:
         return ThinkingCursor(self, self.answer.start())
 
 
-class ThinkingCursor:
+class ThinkingCursor(_Around):
     """The answer until a thought begins, and the thought with the answer behind it from there on."""
 
     def __init__(self, grammar: ThinkingGrammar, answer: Cursor) -> None:
         self._grammar = grammar
-        self._answer = answer
-        self._thought: Cursor | None = None
+        self._answer = self._cursor = answer
         self._taken = 0
 
     def fill(self, allowed: NDArray[np.bool_]) -> None:
@@ -123,7 +125,7 @@ class ThinkingCursor:
 
     def advance(self, id: int) -> bool:
         if not self._taken and id == self._grammar.opening:
-            self._thought = self._grammar.thought.start()
+            self._cursor = self._grammar.thought.start()
             self._taken = 1
             return True
         taken = self._cursor.advance(id)
@@ -132,43 +134,23 @@ class ThinkingCursor:
 
     def rollback(self, count: int) -> None:
         self._taken -= count
-        if self._thought is None:
-            self._answer.rollback(count)
-        elif self._taken:
-            self._thought.rollback(count)
-        else:
-            self._thought = None
+        if self._cursor is self._answer or self._taken:
+            self._cursor.rollback(count)
+        else:  # before the thought
+            self._cursor = self._answer
 
     def forced_bytes(self) -> bytes:
         return self._cursor.forced_bytes() if self._taken else b""
 
     def copy(self) -> ThinkingCursor:
         copied = ThinkingCursor(self._grammar, self._answer.copy())
-        copied._thought = None if self._thought is None else self._thought.copy()
+        if self._cursor is not self._answer:
+            copied._cursor = self._cursor.copy()
         copied._taken = self._taken
         return copied
 
-    def way_out(self) -> tuple[int, ...]:
-        return self._cursor.way_out()
-
     def branches(self) -> Sequence[Cursor]:
-        return self._answer.branches() if self._thought is None else (self,)
-
-    @property
-    def place(self) -> Place:
-        return self._cursor.place
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted
-
-    @property
-    def _cursor(self) -> Cursor:
-        return self._answer if self._thought is None else self._thought
+        return self._answer.branches() if self._cursor is self._answer else (self,)
 
 
 def _build(spec: Spec, tokens: Tokens) -> Grammar:
