@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from chatlocal.engine.engine import Engine
 from chatlocal.engine.messages import Sampling
 from chatlocal.engine.runtime.backend import Request, TokenEvent, Tokens
 from chatlocal.engine.runtime.torch_backend import TorchBackend
@@ -75,3 +76,13 @@ def wait_for(reached: Callable[[], bool], what: str) -> None:
 
 def scheduler_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "chatlocal-scheduler"]
+
+
+def tiny_engine(max_batch: int = 16, **config: Any) -> Engine:
+    """An engine over a tiny random model; `config` are settings of the model."""
+    return Engine(tiny_model(**config), tiny_tokenizer(), max_batch=max_batch)
+
+
+def begun(engine: Engine) -> int:
+    """How many requests of an engine run and wait."""
+    return engine.stats()["running"] + engine.stats()["waiting"]
