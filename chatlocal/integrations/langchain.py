@@ -256,8 +256,8 @@ class ChatLocal(BaseChatModel):
         The schema is enforced while the model writes, whatever `strict` says, and the answer is validated. json_mode
         is the same, and takes no schema too: then any JSON object, which the prompt should ask for. function_calling
         has the model call the schema as its one tool, whose name and description then count. Streaming gives growing
-        partial values. An answer that does not validate (one cut at max_tokens, say) is an OutputInvalid and an
-        OutputParserException; with `include_raw` it is the value of `parsing_error`.
+        partial values. An answer that does not validate (a validator of the class refuses it, say) is an OutputInvalid
+        and an OutputParserException; with `include_raw` it is the value of `parsing_error`.
         """
         if kwargs:
             raise UnsupportedInput(f"with_structured_output does not take {', '.join(sorted(kwargs))}.")

@@ -33,7 +33,7 @@ class StructuredPrediction(LLM):
 
     This is the DEFAULT program mode. The other modes go to the core's programs: LLM asks in the prompt and parses,
     FUNCTION and OPENAI demand a call of a function that has the class for its arguments. An answer that does not fit
-    the class (only one that was cut off can) raises OutputInvalid with the raw text.
+    the class (one that a validator of it refuses) raises OutputInvalid with the raw text.
     """
 
     def structured_predict(
