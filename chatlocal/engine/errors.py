@@ -19,6 +19,8 @@ ChatLocalError
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class ChatLocalError(Exception):
     """The root: catch this to catch everything that chatlocal raises on purpose."""
@@ -108,15 +110,27 @@ class EngineDied(ChatLocalError, RuntimeError):
     """
 
 
-class OutputInvalid(ChatLocalError, ValueError):
-    """The model's answer does not fit what was asked for; `raw` is the whole text as the model wrote it."""
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One answer to a question that is asked until an answer fits; `error` says why it was refused, None if it fits."""
 
-    def __init__(self, message: str, raw: str) -> None:
+    answer: str
+    error: str | None
+
+
+class OutputInvalid(ChatLocalError, ValueError):
+    """The model's answer does not fit what was asked for; `raw` is the whole text as the model wrote it.
+
+    `tries` are all answers to this question in their order, where they were counted: `raw` is the last one's.
+    """
+
+    def __init__(self, message: str, raw: str, tries: tuple[Try, ...] = ()) -> None:
         self.raw = raw
+        self.tries = tries
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str]]:
-        return type(self), (str(self.args[0]), self.raw)
+    def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str, tuple[Try, ...]]]:
+        return type(self), (str(self.args[0]), self.raw, self.tries)
 
 
 class GenerationTimeout(ChatLocalError, TimeoutError):

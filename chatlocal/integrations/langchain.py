@@ -255,9 +255,16 @@ class ChatLocal(BaseChatModel):
 
         The schema is enforced while the model writes, whatever `strict` says, and the answer is validated. json_mode
         is the same, and takes no schema too: then any JSON object, which the prompt should ask for. function_calling
-        has the model call the schema as its one tool, whose name and description then count. Streaming gives growing
-        partial values. An answer that does not validate (a validator of the class refuses it, say) is an OutputInvalid
-        and an OutputParserException; with `include_raw` it is the value of `parsing_error`.
+        has the model call the schema as its one tool, whose name and description then count.
+
+        An answer that does not validate (a validator of the class refuses it, say) goes back to the model with the
+        reason, `max_retries` times at most and not where it was cut at max_tokens; then it is an OutputInvalid and an
+        OutputParserException, whose `tries` are all the answers with what was wrong. With `include_raw` the error is
+        the value of `parsing_error`, `raw` has the tries in `response_metadata["tries"]`, each a dict of `answer` and
+        `error` (None for the one that fits), and its usage_metadata counts the tokens of all of them.
+
+        Streaming gives growing partial values and no second try. Those of a class validate: there is none before its
+        required fields are there, and none while the element that is being written to a list has not got its own.
         """
         if kwargs:
             raise UnsupportedInput(f"with_structured_output does not take {', '.join(sorted(kwargs))}.")

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.output_parsers import BaseTransformOutputParser
 from langchain_core.outputs import ChatGeneration, Generation
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.utils import AddableDict
 from pydantic import ConfigDict
-from pydantic_core import from_json
 
-from chatlocal.engine.errors import OutputInvalid
+from chatlocal.engine.errors import OutputInvalid, Try
+from chatlocal.engine.partial_json import PartialJson
+from chatlocal.engine.repair import Tries, as_json
 from chatlocal.integrations.langchain_calls import arguments_text
 from chatlocal.integrations.langchain_schemas import Schema
+
+TRIES = "tries"
+"""Where in the response_metadata of a structured answer all answers to its question stand, as dicts of Try."""
 
 
 class StructuredOutputInvalid(OutputInvalid, OutputParserException):
     """OutputInvalid that can be caught as langchain_core's OutputParserException too; `raw` is also `llm_output`."""
 
-    def __init__(self, message: str, raw: str) -> None:
-        super().__init__(message, raw)
+    def __init__(self, message: str, raw: str, tries: tuple[Try, ...] = ()) -> None:
+        super().__init__(message, raw, tries)
         self.args = (message,)  # without the link that langchain_core appends
         self.llm_output = raw
 
@@ -52,24 +56,22 @@ class AnswerParser(BaseTransformOutputParser[Any]):
         return message if isinstance(message, str) else str(message.text)
 
     def parse(self, text: str) -> Any:
-        return self._checked(text)
-
-    def error_of(self, text: str) -> StructuredOutputInvalid | None:
-        """What is wrong with an answer."""
-        try:
-            self._checked(text)
-        except StructuredOutputInvalid as error:
-            return error
-        return None
-
-    def _checked(self, text: str) -> Any:
-        try:
-            return self.answer_schema.check(text)
-        except OutputInvalid as error:
-            raise StructuredOutputInvalid(str(error), error.raw) from error
+        return self.parse_message(AIMessage(text))
 
     def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        return self.parse(self.written(_message(result[0])))
+        first = result[0]
+        return self.parse_message(first.message if isinstance(first, ChatGeneration) else AIMessage(first.text))
+
+    def parse_message(self, message: BaseMessage) -> Any:
+        """The value of a whole answer, which may have other tries in its metadata."""
+        return _value(self.judged(message))
+
+    def judged(self, message: BaseMessage, retries: int = 0) -> Tries[Any]:
+        """The tries that stand in a message, and the message itself."""
+        earlier = [Try(**each) for each in message.response_metadata.get(TRIES, ())]
+        tries = Tries(self.answer_schema.check, retries, earlier)
+        tries.take(self.written(message), cut=is_cut(message))
+        return tries
 
     def transform(
         self, input: Iterator[str | BaseMessage], config: RunnableConfig | None = None, **kwargs: Any
@@ -83,17 +85,17 @@ class AnswerParser(BaseTransformOutputParser[Any]):
                 yield value
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
-        reader = _Growing(self.answer_schema)
+        reader = _Growing(self)
         for chunk in input:
-            yield from reader.feed(self.written(chunk))
-        yield from reader.changed(self.parse(reader.text))
+            yield from reader.feed(chunk)
+        yield from reader.end()
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
-        reader = _Growing(self.answer_schema)
+        reader = _Growing(self)
         async for chunk in input:
-            for value in reader.feed(self.written(chunk)):
+            for value in reader.feed(chunk):
                 yield value
-        for value in reader.changed(self.parse(reader.text)):
+        for value in reader.end():
             yield value
 
 
@@ -117,82 +119,105 @@ class _Closable(Iterator[str | BaseMessage]):
 
 
 class _Growing:
-    """The values of a growing JSON text. Strings grow by characters; a number counts when it is complete."""
+    """The values of an answer that comes in chunks."""
 
     _NOTHING = object()
 
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
+    def __init__(self, parser: AnswerParser) -> None:
+        self._parser = parser
+        self._json = PartialJson()
+        self._cut = False
         self._last: Any = self._NOTHING
-        self._in_string = False
-        self._escaped = False
-        self.text = ""
 
-    def feed(self, text: str) -> Iterator[Any]:
+    def feed(self, chunk: str | BaseMessage) -> Iterator[Any]:
+        self._cut = self._cut or is_cut(chunk)
+        text = self._parser.written(chunk)
         if not text:
             return
-        for character in text:
-            self._follow(character)
-        self.text += text
+        self._json.feed(text)
         try:
-            value = self._schema.build(from_json(self._complete(), allow_partial="trailing-strings"))
+            value = self._parser.answer_schema.build(self._json.value())
         except ValueError:  # not enough of it yet
             return
-        yield from self.changed(value)
+        yield from self._changed(value)
 
-    def changed(self, value: Any) -> Iterator[Any]:
+    def end(self) -> Iterator[Any]:
+        """The whole value, where it is another one than the last."""
+        tries = Tries(self._parser.answer_schema.check)
+        tries.take(self._json.text, cut=self._cut)
+        yield from self._changed(_value(tries))
+
+    def _changed(self, value: Any) -> Iterator[Any]:
         if self._last is self._NOTHING or value != self._last:
             self._last = value
             yield value
-
-    def _complete(self) -> str:
-        """The text without a number at its end, which may still grow from 1 to 12."""
-        return self.text if self._in_string else self.text.rstrip("+-.0123456789eE")
-
-    def _follow(self, character: str) -> None:
-        if self._escaped:
-            self._escaped = False
-        elif character == '"':
-            self._in_string = not self._in_string
-        else:
-            self._escaped = self._in_string and character == "\\"
 
 
 class RawAnswerParser(AnswerParser):
     """The same with the message beside it: a dict of `raw`, `parsed` and `parsing_error`; a wrong answer is not raised.
 
-    Streaming gives dicts that can be added up: the raw chunks as they come, the other two at the end.
+    The message has the tries in its metadata. Streaming gives dicts that can be added up: the raw chunks as they come,
+    the other two at the end.
     """
 
-    def parse(self, text: str) -> Any:
-        return self._judge(AIMessage(text))
-
-    def parse_result(self, result: list[Generation], *, partial: bool = False) -> Any:
-        return self._judge(_message(result[0]))
-
-    def _judge(self, raw: BaseMessage) -> dict[str, Any]:
-        return {"raw": raw, **self._verdict(self.written(raw))}
-
-    def _verdict(self, text: str) -> dict[str, Any]:
-        try:
-            return {"parsed": self._checked(text), "parsing_error": None}
-        except StructuredOutputInvalid as error:
-            return {"parsed": None, "parsing_error": error}
+    def parse_message(self, message: BaseMessage) -> Any:
+        tries = self.judged(message)
+        return {"raw": with_tries(message, tries.made), **_verdict(tries)}
 
     def _transform(self, input: Iterator[str | BaseMessage]) -> Iterator[Any]:
-        text = ""
+        whole = _Whole(self)
         for chunk in input:
-            text += self.written(chunk)
-            yield AddableDict(raw=chunk)
-        yield AddableDict(self._verdict(text))
+            yield AddableDict(raw=whole.feed(chunk))
+        yield AddableDict(_verdict(whole.tries()))
 
     async def _atransform(self, input: AsyncIterator[str | BaseMessage]) -> AsyncIterator[Any]:
-        text = ""
+        whole = _Whole(self)
         async for chunk in input:
-            text += self.written(chunk)
-            yield AddableDict(raw=chunk)
-        yield AddableDict(self._verdict(text))
+            yield AddableDict(raw=whole.feed(chunk))
+        yield AddableDict(_verdict(whole.tries()))
 
 
-def _message(generation: Generation) -> BaseMessage:
-    return generation.message if isinstance(generation, ChatGeneration) else AIMessage(generation.text)
+class _Whole:
+    """An answer that comes in chunks, judged when it is there."""
+
+    def __init__(self, parser: AnswerParser) -> None:
+        self._parser = parser
+        self._text = ""
+        self._cut = False
+
+    def feed(self, chunk: str | BaseMessage) -> str | BaseMessage:
+        """The chunk; the last one has the try in its metadata."""
+        self._text += self._parser.written(chunk)
+        self._cut = self._cut or is_cut(chunk)
+        if isinstance(chunk, str) or (isinstance(chunk, AIMessageChunk) and chunk.chunk_position != "last"):
+            return chunk
+        return with_tries(chunk, self.tries().made)
+
+    def tries(self) -> Tries[Any]:
+        tries = Tries(self._parser.answer_schema.check)
+        tries.take(self._text, cut=self._cut)
+        return tries
+
+
+def is_cut(message: str | BaseMessage) -> bool:
+    """Whether an answer ended at max_tokens."""
+    return not isinstance(message, str) and message.response_metadata.get("finish_reason") == "length"
+
+
+def with_tries(message: BaseMessage, tries: Sequence[Try]) -> BaseMessage:
+    """A copy of the message with these tries in its metadata."""
+    return message.model_copy(update={"response_metadata": {**message.response_metadata, TRIES: as_json(tries)}})
+
+
+def _value(tries: Tries[Any]) -> Any:
+    try:
+        return tries.value()
+    except OutputInvalid as error:
+        raise StructuredOutputInvalid(str(error), error.raw, error.tries) from error
+
+
+def _verdict(tries: Tries[Any]) -> dict[str, Any]:
+    try:
+        return {"parsed": _value(tries), "parsing_error": None}
+    except StructuredOutputInvalid as error:
+        return {"parsed": None, "parsing_error": error}
