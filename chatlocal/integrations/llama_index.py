@@ -14,7 +14,9 @@ from llama_index.core.base.llms.types import ChatMessage, ChatResponse, Completi
 from llama_index.core.constants import DEFAULT_CONTEXT_WINDOW
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.llm import default_completion_to_prompt
-from pydantic import ConfigDict, Field, PrivateAttr, field_validator
+from llama_index.core.llms.structured_llm import StructuredLLM
+from llama_index.core.types import PydanticProgramMode
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
 from chatlocal.engine import embedded
 from chatlocal.engine.call_arguments import refuse_unknown
@@ -37,6 +39,7 @@ from chatlocal.integrations.llama_index_reporting import (
     reported_stream,
 )
 from chatlocal.integrations.llama_index_structured import StructuredPrediction
+from chatlocal.integrations.llama_index_structured_llm import LocalStructuredLLM
 from chatlocal.integrations.llama_index_tools import ToolCalling
 
 Response = TypeVar("Response")
@@ -224,6 +227,12 @@ class LocalLLM(StructuredPrediction, ToolCalling):
         """`stream_complete` for an event loop."""
         events = self._aevents(*self._completion(prompt, formatted, kwargs))
         return self._agrowing(events, partial(AnswerSoFar.completion, streaming=True))
+
+    def as_structured_llm(self, output_cls: type[BaseModel], **kwargs: Any) -> StructuredLLM:
+        """An LLM whose answers are objects of `output_cls`; in the DEFAULT mode its responses tell of their tries."""
+        if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
+            return super().as_structured_llm(output_cls, **kwargs)
+        return LocalStructuredLLM(llm=self, output_cls=output_cls, **kwargs)
 
     def _loading(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _LOADING if getattr(self, name) is not None}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Generator
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole
 from llama_index.core.instrumentation.events.llm import (
     LLMStructuredPredictEndEvent,
     LLMStructuredPredictInProgressEvent,
@@ -16,16 +19,29 @@ from llama_index.core.program.utils import FlexibleModel, create_flexible_model
 from llama_index.core.prompts import BasePromptTemplate
 from llama_index.core.types import Model, PydanticProgramMode
 from llama_index_instrumentation import get_dispatcher
-from pydantic import BaseModel
-from pydantic_core import from_json
+from pydantic import BaseModel, Field
 
 from chatlocal.engine.constraints.validation import check
-from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
+from chatlocal.engine.errors import BudgetTooSmall, ContextOverflow, Try, UnsupportedInput
+from chatlocal.engine.partial_json import PartialJson
+from chatlocal.engine.repair import Tries
 
 _dispatcher = get_dispatcher(__name__)
 
 # The core's programs take these out of llm_kwargs, and so do we: they speak of tools.
 _TOOL_ARGUMENTS = ("tool_required", "tool_choice", "allow_parallel_tool_calls")
+# A conversation that has grown by what was wrong may have no room left: then the answer that was refused is the last.
+_NO_ROOM = (ContextOverflow, BudgetTooSmall)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction(Generic[Model]):
+    """An object with the tries that it took, their tokens in all, and what the last response said (its `raw`)."""
+
+    value: Model
+    tries: tuple[Try, ...]
+    usage: dict[str, int]
+    raw: dict[str, Any]
 
 
 class StructuredPrediction(LLM):
@@ -33,8 +49,14 @@ class StructuredPrediction(LLM):
 
     This is the DEFAULT program mode. The other modes go to the core's programs: LLM asks in the prompt and parses,
     FUNCTION and OPENAI demand a call of a function that has the class for its arguments. An answer that does not fit
-    the class (one that a validator of it refuses) raises OutputInvalid with the raw text.
+    the class (one that a validator of it refuses) goes back to the model with the reason, `max_retries` times at most
+    and not where it was cut at max_tokens; then it is an OutputInvalid, whose `tries` are all the answers with what was
+    wrong. Streams ask once, and so do the core's programs.
     """
+
+    max_retries: int = Field(
+        default=0, ge=0, description="How often structured prediction shows the model an answer that does not validate."
+    )
 
     def structured_predict(
         self,
@@ -47,9 +69,7 @@ class StructuredPrediction(LLM):
         if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
             other: Model = LLM.structured_predict(self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args)
             return other
-        _started(output_cls, prompt, prompt_args)
-        response = self.chat(self._request(prompt, prompt_args), **_arguments(output_cls, llm_kwargs))
-        return _ended(_read(output_cls, response))
+        return self.predicted(output_cls, prompt, llm_kwargs, prompt_args).value
 
     async def astructured_predict(
         self,
@@ -64,9 +84,45 @@ class StructuredPrediction(LLM):
                 self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args
             )
             return other
+        return (await self.apredicted(output_cls, prompt, llm_kwargs, prompt_args)).value
+
+    def predicted(
+        self,
+        output_cls: type[Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None,
+        prompt_args: dict[str, Any],
+    ) -> Prediction[Model]:
+        """`structured_predict` in the DEFAULT mode, with what it took."""
+        arguments = _arguments(output_cls, llm_kwargs)
         _started(output_cls, prompt, prompt_args)
-        response = await self.achat(self._request(prompt, prompt_args), **_arguments(output_cls, llm_kwargs))
-        return _ended(_read(output_cls, response))
+        question = _Question(output_cls, self._request(prompt, prompt_args), self.max_retries)
+        question.take(self.chat(question.messages, **arguments))
+        while question.again:
+            try:
+                question.take(self.chat(question.messages, **arguments))
+            except _NO_ROOM:
+                break
+        return _ended(question.prediction())
+
+    async def apredicted(
+        self,
+        output_cls: type[Model],
+        prompt: BasePromptTemplate,
+        llm_kwargs: dict[str, Any] | None,
+        prompt_args: dict[str, Any],
+    ) -> Prediction[Model]:
+        """`predicted` for an event loop."""
+        arguments = _arguments(output_cls, llm_kwargs)
+        _started(output_cls, prompt, prompt_args)
+        question = _Question(output_cls, self._request(prompt, prompt_args), self.max_retries)
+        question.take(await self.achat(question.messages, **arguments))
+        while question.again:
+            try:
+                question.take(await self.achat(question.messages, **arguments))
+            except _NO_ROOM:
+                break
+        return _ended(question.prediction())
 
     def stream_structured_predict(
         self,
@@ -75,24 +131,32 @@ class StructuredPrediction(LLM):
         llm_kwargs: dict[str, Any] | None = None,
         **prompt_args: Any,
     ) -> Generator[Model | FlexibleModel, None, None]:
-        """Growing partial objects (FlexibleModel, fields not yet written are None), then the object of `output_cls`."""
+        """Growing partial objects, then the object of `output_cls`.
+
+        The partial ones are of the core's FlexibleModel, which has the fields of the class and validates nothing: what
+        is not written yet is None, and what stands deeper is dicts and lists.
+        """
         if self.pydantic_program_mode != PydanticProgramMode.DEFAULT:
             yield from LLM.stream_structured_predict(
                 self._for_programs(), output_cls, prompt, llm_kwargs, **prompt_args
             )
             return
+        arguments = _arguments(output_cls, llm_kwargs)
         _started(output_cls, prompt, prompt_args)
         partials = _Partials(output_cls)
-        responses = self.stream_chat(self._request(prompt, prompt_args), **_arguments(output_cls, llm_kwargs))
+        question = _Question(output_cls, self._request(prompt, prompt_args))
+        responses = self.stream_chat(question.messages, **arguments)
         try:
             for response in responses:
-                partial = partials.grown(response)
-                if partial is not None:
-                    yield _progress(partial)
+                grown = partials.grown(response)
+                if grown is not None:
+                    yield _progress(grown)
         finally:
             responses.close()
-        yield _progress(result := _read(output_cls, response))
-        _ended(result)
+        question.take(response)
+        prediction = question.prediction()
+        yield _progress(prediction.value)
+        _ended(prediction)
 
     async def astream_structured_predict(
         self,
@@ -116,18 +180,22 @@ class StructuredPrediction(LLM):
         llm_kwargs: dict[str, Any] | None,
         prompt_args: dict[str, Any],
     ) -> AsyncGenerator[Model | FlexibleModel, None]:
+        arguments = _arguments(output_cls, llm_kwargs)
         _started(output_cls, prompt, prompt_args)
         partials = _Partials(output_cls)
-        responses = await self.astream_chat(self._request(prompt, prompt_args), **_arguments(output_cls, llm_kwargs))
+        question = _Question(output_cls, self._request(prompt, prompt_args))
+        responses = await self.astream_chat(question.messages, **arguments)
         try:
             async for response in responses:
-                partial = partials.grown(response)
-                if partial is not None:
-                    yield _progress(partial)
+                grown = partials.grown(response)
+                if grown is not None:
+                    yield _progress(grown)
         finally:
             await responses.aclose()
-        yield _progress(result := _read(output_cls, response))
-        _ended(result)
+        question.take(response)
+        prediction = question.prediction()
+        yield _progress(prediction.value)
+        _ended(prediction)
 
     def _for_programs(self) -> LLM:
         """This object as the core's programs take it: the one for OPENAI takes OpenAI's class alone."""
@@ -139,17 +207,48 @@ class StructuredPrediction(LLM):
         return self._extend_messages(prompt.format_messages(llm=self, **prompt_args))
 
 
+class _Question(Generic[Model]):
+    """A request for an object, with the answers to it; `messages` are what to ask next."""
+
+    def __init__(self, output_cls: type[Model], messages: list[ChatMessage], retries: int = 0) -> None:
+        self.messages = messages
+        self._tries: Tries[Model] = Tries(partial(check, output_cls), retries)
+        self._usage: Counter[str] = Counter()
+        self._raw: dict[str, Any] = {}
+
+    def take(self, response: ChatResponse) -> None:
+        """Judge a whole answer."""
+        assert isinstance(response.raw, dict)
+        self._raw = response.raw
+        self._usage.update(response.raw["usage"])
+        text = response.message.content or ""
+        self._tries.take(text, cut=response.raw["finish_reason"] == "length")
+        if self.again:
+            said = ((MessageRole.ASSISTANT, text), (MessageRole.USER, self._tries.complaint()))
+            self.messages = [*self.messages, *(ChatMessage(role=role, content=content) for role, content in said)]
+
+    @property
+    def again(self) -> bool:
+        return self._tries.again
+
+    def prediction(self) -> Prediction[Model]:
+        """What it came to; OutputInvalid where no answer fits."""
+        return Prediction(self._tries.value(), self._tries.made, dict(self._usage), self._raw)
+
+
 class _Partials:
     """The object as far as the streamed JSON text goes."""
 
     def __init__(self, output_cls: type[BaseModel]) -> None:
         self._flexible = create_flexible_model(output_cls)
+        self._json = PartialJson()
         self._data: Any = None
 
     def grown(self, response: ChatResponse) -> FlexibleModel | None:
         """The partial object if this response adds to it."""
+        self._json.feed(response.delta or "")
         try:
-            data = from_json(response.message.content or "", allow_partial="trailing-strings")
+            data = self._json.value()
         except ValueError:  # not even a beginning yet
             return None
         if not isinstance(data, dict) or data == self._data:
@@ -170,19 +269,6 @@ def _arguments(output_cls: type[BaseModel], llm_kwargs: dict[str, Any] | None) -
     return {**given, "response_format": {"type": "json_schema", "json_schema": schema}}
 
 
-def _read(output_cls: type[Model], response: ChatResponse) -> Model:
-    text = response.message.content or ""
-    try:
-        result: Model = check(output_cls, text)
-    except OutputInvalid as error:
-        if response.raw["finish_reason"] == "length":  # type: ignore[index]
-            raise OutputInvalid(
-                f"The answer was cut off at its token limit (raise max_tokens): {error}", text
-            ) from error
-        raise
-    return result
-
-
 def _started(output_cls: type[BaseModel], prompt: BasePromptTemplate, prompt_args: dict[str, Any]) -> None:
     _dispatcher.event(LLMStructuredPredictStartEvent(output_cls=output_cls, template=prompt, template_args=prompt_args))
 
@@ -192,6 +278,6 @@ def _progress(partial: Any) -> Any:
     return partial
 
 
-def _ended(result: Model) -> Model:
-    _dispatcher.event(LLMStructuredPredictEndEvent(output=result))
-    return result
+def _ended(prediction: Prediction[Model]) -> Prediction[Model]:
+    _dispatcher.event(LLMStructuredPredictEndEvent(output=prediction.value))
+    return prediction
