@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 from typing import Annotated, Any
 
 import pytest
@@ -15,9 +16,10 @@ from pydantic.v1 import BaseModel as BaseModelV1
 from typing_extensions import NotRequired, TypedDict
 
 from chatlocal import ChatLocal
-from chatlocal.engine.errors import OutputInvalid, UnsupportedInput, UnsupportedSchema
+from chatlocal.engine.errors import OutputInvalid, Try, UnsupportedInput, UnsupportedSchema
+from chatlocal.integrations.langchain_structured import StructuredOutputInvalid
 from tests.integrations.chatml_tools import HERMES
-from tests.scripted import backend_of, scripted_engine
+from tests.scripted import backend_of, scripted_engine, spell
 from tests.tiny import tiny_tokenizer
 
 TEXT = '{"name": "Harry", "age": 13, "foods": ["chicken", "fish"]}'
@@ -105,6 +107,50 @@ def test_a_number_in_a_string_is_text() -> None:
     assert values[-1] == {"name": "R2 1", "age": 1500.0}
     assert {"name": "R2 "} in values
     assert {"name": "R2 1"} in values
+
+
+class Coat(BaseModel):
+    color: str
+    spots: int
+
+
+class Owner(BaseModel):
+    """Everything that makes a partial object hard: what it holds has required fields too."""
+
+    name: str
+    coat: Coat
+    dogs: list[Dog]
+    best: Dog | Coat | None = None
+    note: str | None = None
+
+
+OWNER = {
+    "name": "Ann",
+    "coat": {"color": "red", "spots": 12},
+    "dogs": [{"name": "Rex", "age": 31, "foods": []}, {"name": "Bo", "age": 7, "foods": ["fish"]}],
+    "best": {"color": "blue", "spots": 40},
+    "note": "n1",
+}
+
+
+def test_partial_objects_validate_and_come_when_their_required_fields_are_there() -> None:
+    values = list(chat(json.dumps(OWNER)).with_structured_output(Owner).stream("?"))
+    assert all(isinstance(value, Owner) for value in values)
+    assert values[-1] == Owner(**OWNER)
+    assert values[0] == Owner(name="Ann", coat=Coat(color="red", spots=12), dogs=[])  # what it must have, and no less
+    assert {dog.age for value in values for dog in value.dogs} == {31, 7}
+    assert {len(value.dogs) for value in values} == {0, 1, 2}
+    assert {len(value.dogs[1].foods) for value in values if len(value.dogs) == 2} == {0, 1}
+    assert {value.best and type(value.best) for value in values} == {None, Coat}
+    assert [note for note, _ in itertools.groupby(value.note for value in values)] == [None, "", "n", "n1"]
+
+
+def test_partial_values_without_a_class_are_all_there_is() -> None:
+    values = list(chat(json.dumps(OWNER)).with_structured_output(Owner.model_json_schema()).stream("?"))
+    assert values[0] == {}
+    assert {"name": "Ann", "coat": {"color": "re"}} in values
+    assert {value["coat"]["spots"] for value in values if "spots" in value.get("coat", ())} == {12}
+    assert values[-1] == OWNER
 
 
 WRONG = '{"name": "Harry", "age": "old"}'
@@ -290,15 +336,83 @@ class TestRepair:
         result = await model.with_structured_output(Dog, include_raw=True).ainvoke("Who is it?")
         assert (result["parsed"], result["parsing_error"]) == (Dog(**DATA), None)
 
+    async def test_every_try_stands_in_the_raw_message(self) -> None:
+        for method in ("invoke", "ainvoke"):
+            model = chat(WRONG, "{}", TEXT, max_retries=3)
+            chain = model.with_structured_output(Dog, include_raw=True)
+            result = chain.invoke("?") if method == "invoke" else await chain.ainvoke("?")
+            assert set(result) == {"raw", "parsed", "parsing_error"}
+            tries = result["raw"].response_metadata["tries"]
+            assert [one["answer"] for one in tries] == [WRONG, "{}", TEXT]
+            assert [set(one) for one in tries] == [{"answer", "error"}] * 3
+            assert "valid integer" in tries[0]["error"]
+            assert "/name: Field required" in tries[1]["error"]
+            assert tries[2]["error"] is None
+            assert result["raw"].content == TEXT
+            used = [len(request.prompt_ids) for request in backend_of(model.engine).requests]
+            usage = result["raw"].usage_metadata
+            assert (len(used), usage["input_tokens"]) == (3, sum(used))
+            assert usage["output_tokens"] == sum(len(spell(answer)) for answer in (WRONG, "{}", TEXT))
+            assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+
+    @pytest.mark.parametrize("retries", [0, 1])
+    def test_a_single_try_stands_there_too(self, retries: int) -> None:
+        result = chat(max_retries=retries).with_structured_output(Dog, include_raw=True).invoke("?")
+        assert result["raw"].response_metadata["tries"] == [{"answer": TEXT, "error": None}]
+
+    def test_the_tries_of_calls_are_their_arguments(self) -> None:
+        model = trained(WRONG, TEXT, max_retries=1)
+        chain = model.with_structured_output(Dog, method="function_calling", include_raw=True)
+        tries = chain.invoke("?")["raw"].response_metadata["tries"]
+        assert [json.loads(one["answer"]) for one in tries] == [json.loads(WRONG), DATA]
+        assert [one["error"] is None for one in tries] == [False, True]
+
     def test_ends_after_max_retries(self) -> None:
         model = chat(WRONG, max_retries=2)
-        with pytest.raises(OutputInvalid, match="age"):
+        with pytest.raises(OutputInvalid, match=r"age.*\(after 3 tries\)") as caught:
             model.with_structured_output(Dog).invoke("?")
         assert len(backend_of(model.engine).requests) == 3
+        assert [one.answer for one in caught.value.tries] == [WRONG] * 3
+        same = pickle.loads(pickle.dumps(caught.value))
+        assert (type(same), same.tries, same.raw) == (StructuredOutputInvalid, caught.value.tries, WRONG)
+        raw = chat(WRONG, max_retries=2).with_structured_output(Dog, include_raw=True).invoke("?")
+        assert raw["parsing_error"].tries == caught.value.tries
+        assert [Try(**one) for one in raw["raw"].response_metadata["tries"]] == list(caught.value.tries)
+
+    @pytest.mark.parametrize("form", ["invoke", "ainvoke"])
+    async def test_ends_where_the_context_has_no_room_for_another(self, form: str) -> None:
+        """The conversation grows by each answer that was refused, and the reason."""
+        model = ChatLocal(engine=scripted_engine(WRONG, context_length=700), max_retries=50)
+        chain = model.with_structured_output({"type": "object", "required": ["x" * 60]})
+        with pytest.raises(OutputInvalid) as caught:
+            await chain.ainvoke("?") if form == "ainvoke" else chain.invoke("?")
+        assert 1 < len(caught.value.tries) == len(backend_of(model.engine).requests) < 50
+
+    async def test_streams_raise_with_their_try(self) -> None:
+        for settings in ({}, {"max_retries": 2}):
+            chain = chat(WRONG, **settings).with_structured_output(Dog)
+            with pytest.raises(OutputInvalid, match="after 1 try") as caught:
+                list(chain.stream("?"))
+            assert [one.answer for one in caught.value.tries] == [WRONG]
+            with pytest.raises(OutputInvalid) as cut:
+                _ = [value async for value in chat(max_tokens=4).with_structured_output(Dog).astream("?")]
+            assert "max_tokens" in (cut.value.tries[0].error or "")
+
+    async def test_streams_with_raw_have_their_try(self) -> None:
+        for answer, call in ((TEXT, chat), (WRONG, chat), (TEXT, trained), (WRONG, trained)):
+            method: Any = "function_calling" if call is trained else "json_schema"
+            chain = call(answer).with_structured_output(Dog, method=method, include_raw=True)
+            parts = list(chain.stream("?"))
+            for whole in (parts, [part async for part in chain.astream("?")]):
+                total = sum(whole[1:], start=whole[0])
+                (one,) = total["raw"].response_metadata["tries"]
+                assert json.loads(one["answer"]) == json.loads(answer)
+                assert (one["error"] is None) is (answer == TEXT)
+                assert total["raw"].usage_metadata["output_tokens"] > 0
 
     def test_is_not_tried_where_max_tokens_was_the_trouble(self) -> None:
         model = chat(max_retries=2, max_tokens=4)
-        with pytest.raises(OutputInvalid):
+        with pytest.raises(OutputInvalid, match="raise max_tokens"):
             model.with_structured_output(Dog).invoke("?")
         assert len(backend_of(model.engine).requests) == 1
 

@@ -11,13 +11,13 @@ from llama_index.core.callbacks import CallbackManager, TokenCountingHandler
 from llama_index.core.program.utils import FlexibleModel
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from llama_index.core.types import PydanticProgramMode
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from chatlocal.engine.constraints import json_schema
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 from chatlocal.integrations.llama_index import LocalLLM
 from tests.integrations.llama_index_calls import ask, prompts, recorded_events, text_of, until
-from tests.scripted import backend_of, scripted_engine
+from tests.scripted import backend_of, scripted_engine, spell
 from tests.tiny import tiny_tokenizer
 
 FORMS = ("structured_predict", "astructured_predict", "stream_structured_predict", "astream_structured_predict")
@@ -78,6 +78,27 @@ async def test_streams_give_growing_partial_objects(form: str) -> None:
     assert partials[-1].model_dump() == DATA
 
 
+@pytest.mark.parametrize("form", FORMS[2:])
+async def test_partial_objects_of_classes_in_unions_and_lists(form: str) -> None:
+    class Kennel(BaseModel):
+        dogs: list[Dog]
+        best: Dog | Coat | None
+        places: int
+
+    data = {"dogs": [DATA, DATA], "best": {"color": "blue", "spots": 40}, "places": 120}
+    objects = await predict(LocalLLM(engine=scripted_engine(json.dumps(data))), form, Kennel)
+    assert objects[-1] == Kennel(**data)
+    partials = [partial.model_dump() for partial in objects[:-1]]
+    assert partials[0] == {"dogs": None, "best": None, "places": None}
+    assert {"dogs": [{"name": "Harry", "foods": []}], "best": None, "places": None} in partials
+    # Numbers come whole.
+    assert {
+        dog["coat"]["spots"] for one in partials for dog in one["dogs"] or () if dog.get("coat", {}).get("spots")
+    } == {3}
+    assert {one["best"]["spots"] for one in partials if "spots" in (one["best"] or ())} == {40}
+    assert {one["places"] for one in partials} == {None, 120}
+
+
 @pytest.mark.parametrize("form", FORMS)
 async def test_events_of_each_form(form: str) -> None:
     with recorded_events() as sent:
@@ -124,6 +145,80 @@ async def test_an_answer_that_does_not_fit_is_an_error(form: str) -> None:
     with pytest.raises(OutputInvalid) as caught:
         await predict(llm, form, Positive)
     assert caught.value.raw == '{"age": "young"}'
+
+
+class Even(BaseModel):
+    count: int
+
+    @field_validator("count")
+    @classmethod
+    def is_even(cls, count: int) -> int:
+        if count % 2:
+            raise ValueError("count must be even")
+        return count
+
+
+ODD, EVEN = '{"count": 3}', '{"count": 4}'
+
+
+@pytest.mark.parametrize("form", FORMS[:2])
+async def test_an_object_that_is_refused_is_asked_for_again(form: str) -> None:
+    llm = LocalLLM(engine=scripted_engine(ODD, EVEN), max_retries=1, system_prompt="Be brief.")
+    with recorded_events() as sent:
+        assert await predict(llm, form, Even) == [Even(count=4)]
+    again = last_prompt(llm)
+    assert again.index("Tell of Harry.") < again.index(ODD) < again.index("count must be even")
+    assert again.count("Be brief.") == 1
+    kinds = [type(event).__name__ for event in sent if "StructuredPredict" in type(event).__name__]
+    assert kinds == ["LLMStructuredPredictStartEvent", "LLMStructuredPredictEndEvent"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("retries", [0, 2])
+async def test_the_error_tells_of_all_tries(form: str, retries: int) -> None:
+    llm = LocalLLM(engine=scripted_engine(ODD), max_retries=retries)
+    tries = 1 if "stream" in form else 1 + retries
+    with pytest.raises(OutputInvalid, match=f"after {tries} tr") as caught:
+        await predict(llm, form, Even)
+    assert [one.answer for one in caught.value.tries] == [ODD] * tries
+    assert all("count must be even" in (one.error or "") for one in caught.value.tries)
+    assert len(backend_of(llm.engine).requests) == tries
+
+
+@pytest.mark.parametrize("form", FORMS[:2])
+async def test_a_cut_object_and_a_full_context_are_not_asked_again(form: str) -> None:
+    cut = LocalLLM(engine=scripted_engine(EVEN), max_retries=2, max_tokens=3)
+    full = LocalLLM(engine=scripted_engine(ODD, context_length=700), max_retries=50)
+    for llm, most in ((cut, 1), (full, 40)):
+        with pytest.raises(OutputInvalid) as caught:
+            await predict(llm, form, Even)
+        assert len(caught.value.tries) == len(backend_of(llm.engine).requests) <= most
+
+
+def test_max_retries_is_a_count() -> None:
+    with pytest.raises(ValidationError):
+        LocalLLM(max_retries=-1)
+    assert LocalLLM().max_retries == 0
+
+
+@pytest.mark.parametrize("form", ["chat", "achat", "complete", "acomplete"])
+async def test_as_structured_llm_shows_the_tries(form: str) -> None:
+    llm = LocalLLM(engine=scripted_engine(ODD, EVEN), max_retries=1)
+    question: Any = "How many?" if "complete" in form else [ChatMessage(role="user", content="How many?")]
+    (response,) = await ask(llm.as_structured_llm(Even), form, question)
+    assert response.raw == Even(count=4)
+    first, second = response.additional_kwargs["tries"]
+    assert (first["answer"], second) == (ODD, {"answer": EVEN, "error": None})
+    assert "count must be even" in first["error"]
+    assert response.additional_kwargs["completion_tokens"] == len(spell(ODD)) + len(spell(EVEN))
+    prompts_used = [len(request.prompt_ids) for request in backend_of(llm.engine).requests]
+    assert response.additional_kwargs["prompt_tokens"] == sum(prompts_used)
+
+
+def test_as_structured_llm_in_other_modes_is_the_cores() -> None:
+    llm = LocalLLM(engine=scripted_engine(EVEN), pydantic_program_mode=PydanticProgramMode.LLM)
+    response = llm.as_structured_llm(Even).complete("How many?")
+    assert (response.raw, response.additional_kwargs) == (Even(count=4), {})
 
 
 @pytest.mark.parametrize("form", FORMS)
