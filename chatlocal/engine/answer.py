@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
+from chatlocal.engine.constraints.left_to_validation import left_to_validation
+from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.vocabulary import token_bytes
 from chatlocal.engine.detokenize import Detokenizer
 from chatlocal.engine.events import (
@@ -29,7 +31,8 @@ class AnswerReader:
 
     `turn_ends` are texts that end the model's turn wherever they stand, `stops` those that end the text of the answer:
     calls and thinking may hold them. `parser` takes calls and thinking apart from the text, `keep` are the control ids
-    that it has to see. After `finished` nothing more may be fed: the answer was over or the backend was done.
+    that it has to see, `spec` is what the answer was constrained to. After `finished` nothing more may be fed: the
+    answer was over or the backend was done.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class AnswerReader:
         turn_ends: tuple[str, ...] = (),
         parser: CallParser | None = None,
         keep: frozenset[int] = frozenset(),
+        spec: Spec | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._detokenizer = Detokenizer(tokenizer, keep=keep)
@@ -49,6 +53,7 @@ class AnswerReader:
         self._stops = StopMatcher(stops if parser is not None else ())
         self._parser = parser
         self._prompt_tokens = prompt_tokens
+        self._spec = spec
         self._logprobs: list[TokenLogprob | None] = []
         """One for each id so far, None where the backend reported nothing."""
         self._started: set[int] = set()
@@ -121,7 +126,8 @@ class AnswerReader:
         reports = [report for report in self._logprobs if report is not None]
         usage = Usage(self._prompt_tokens, len(self._logprobs), reasoning=self._thought)
         stopped = self._stops.stopped or self._turn.stopped
-        return [*events, Finish(reason, usage, tuple(reports) if reports else None, stopped)]
+        left = () if self._spec is None else left_to_validation(self._spec)
+        return [*events, Finish(reason, usage, tuple(reports) if reports else None, stopped, left)]
 
     def _count_thought(self, events: list[Event]) -> None:
         """Ids of thinking, the marks around it included; an id that gives nothing yet goes with the one before."""

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from chatlocal.engine import families, loading
 from chatlocal.engine.call_arguments import refuse_unknown
 from chatlocal.engine.constraints import Spec
+from chatlocal.engine.constraints.left_to_validation import left_to_validation
 from chatlocal.engine.context_length import context_length
 from chatlocal.engine.errors import BudgetTooSmall, EngineClosed, UnsupportedInput
 from chatlocal.engine.events import Event, Reply, collect
@@ -190,9 +191,11 @@ class Engine:
 
     async def _compile(self, request: Request) -> None:
         """Compile the request's constraint in another thread: that may take a second, and then `submit` has it."""
-        prepare = getattr(self.backend, "prepare", None)
-        if request.constraint_spec is not None and prepare is not None:
-            await asyncio.to_thread(prepare, request.constraint_spec, request.stop_ids)
+        if request.constraint_spec is not None:
+            prepare = getattr(self.backend, "prepare", None)
+            if prepare is not None:
+                await asyncio.to_thread(prepare, request.constraint_spec, request.stop_ids)
+            await asyncio.to_thread(left_to_validation, request.constraint_spec)  # the reader has it then
 
     def generate(self, messages: Messages | Prompt, **options: Any) -> Reply:
         """The whole answer; arguments as in `stream`."""

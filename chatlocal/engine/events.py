@@ -82,12 +82,17 @@ class TokenLogprob:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The last event. `stop` is the stop text that ended the answer, if one did."""
+    """The last event. `stop` is the stop text that ended the answer, if one did.
+
+    `left_to_validation` names what the form of the answer asks for and no grammar enforces, such as "uniqueItems at
+    /properties/tags": check it.
+    """
 
     reason: FinishReason
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] | None = None
     stop: str | None = None
+    left_to_validation: tuple[str, ...] = ()
 
 
 Event = Text | Reasoning | CallStart | CallDelta | CallInvalid | Finish

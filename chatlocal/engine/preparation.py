@@ -157,6 +157,7 @@ class Preparation:
             turn_ends=tuple(end for end in turn_ends if end not in plan.stops),
             parser=plan.parser,
             keep=plan.keep - ends,
+            spec=plan.spec,
         )
         # Left to the model, or with several tools to choose from: what it would not or not well do by itself.
         open_choice = len(choice.tools) > (0 if choice.mode == "auto" else 1)

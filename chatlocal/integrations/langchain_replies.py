@@ -115,6 +115,8 @@ class ChunkWriter:
             "model_provider": PROVIDER,
             "finish_reason": reason,
         }
+        if finish.left_to_validation:
+            metadata["left_to_validation"] = list(finish.left_to_validation)
         if finish.logprobs is not None:
             metadata["logprobs"] = {"content": [_token(token) for token in finish.logprobs]}
         message = AIMessageChunk(

@@ -126,7 +126,13 @@ class AnswerSoFar:
         """Plain JSON values: token counters and tracers read it."""
         if self._finish is None:
             return None
-        return {"usage": self._usage(), "finish_reason": self._finish.reason, "model": self._model}
+        left = list(self._finish.left_to_validation)
+        return {
+            "usage": self._usage(),
+            "finish_reason": self._finish.reason,
+            "model": self._model,
+            **({"left_to_validation": left} if left else {}),
+        }
 
     def _additional(self, streaming: bool) -> dict[str, Any]:
         # Agents read thinking_delta from streamed responses.

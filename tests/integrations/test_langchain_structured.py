@@ -445,6 +445,18 @@ class TestRepair:
         assert len(values) > 3
 
 
+async def test_the_raw_message_says_what_validation_alone_sees_to() -> None:
+    schema = {"type": "object", "properties": {"tags": {"type": "array", "uniqueItems": True}}}
+    chain = chat('{"tags": []}').with_structured_output(schema, include_raw=True)
+    parts = list(chain.stream("?"))
+    for result in (chain.invoke("?"), await chain.ainvoke("?"), sum(parts[1:], start=parts[0])):
+        assert result["raw"].response_metadata["left_to_validation"] == ["uniqueItems at /properties/tags"]
+    assert (
+        "left_to_validation"
+        not in chat().with_structured_output(Dog, include_raw=True).invoke("?")["raw"].response_metadata
+    )
+
+
 @pytest.mark.parametrize("settings", [{}, {"max_retries": 1}])
 @pytest.mark.parametrize("include_raw", [False, True])
 def test_closing_a_stream_ends_the_request(settings: dict[str, Any], include_raw: bool) -> None:

@@ -215,6 +215,14 @@ async def test_as_structured_llm_shows_the_tries(form: str) -> None:
     assert response.additional_kwargs["prompt_tokens"] == sum(prompts_used)
 
 
+def test_as_structured_llm_says_what_validation_alone_sees_to() -> None:
+    class Tags(BaseModel):
+        tags: set[str]
+
+    response = LocalLLM(engine=scripted_engine('{"tags": ["a"]}')).as_structured_llm(Tags).complete("Which?")
+    assert response.additional_kwargs["left_to_validation"] == ["uniqueItems at /properties/tags"]
+
+
 def test_as_structured_llm_in_other_modes_is_the_cores() -> None:
     llm = LocalLLM(engine=scripted_engine(EVEN), pydantic_program_mode=PydanticProgramMode.LLM)
     response = llm.as_structured_llm(Even).complete("How many?")
