@@ -80,20 +80,6 @@ class ByteAutomaton:
             new, distance = before[left[before] < 0], distance + 1
         return left
 
-    def shortest(self) -> bytes:
-        """A shortest text, of letters where others are as short: those have longer tokens than digits."""
-        text = bytearray()
-        if not len(self.table):
-            return b""
-        distances, state = self.distances(), 0
-        while not self.accepting[state]:
-            following = self.table[state][self.classes]
-            near = np.flatnonzero((following >= 0) & (distances[following] == distances[state] - 1))
-            byte = next((byte for byte in near.tolist() if bytes([byte]).isalpha()), int(near[0]))
-            text.append(byte)
-            state = int(following[byte])
-        return bytes(text)
-
     def forced(self, state: int) -> bytes:
         """The bytes that must follow a state: as long as there is one way on and the text cannot end."""
         text = bytearray()

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.json_place import after
 from chatlocal.engine.constraints.protocol import Cursor, Tokens
 
 # Ranks of a token: the lower the sooner. They are so far apart that the lengths of tokens (longer ones first) and the
@@ -114,13 +115,25 @@ def _write_forced(cursor: Cursor, tokens: Tokens, take: Callable[[int], bool]) -
     """Take the ids of what must follow; False when there is nothing, or it is no whole character."""
     text = cursor.forced_bytes().decode(errors="ignore")
     taken = False
-    for id in tokens.encode(text) if text else ():
+    for id in tokens.encode(_up_to_known(cursor, tokens, text)) if text else ():
         if cursor.complete or not take(id):
             break
         taken = True
         if cursor.place.begins_string:  # what is best written in it may be known
             break
     return taken
+
+
+def _up_to_known(cursor: Cursor, tokens: Tokens, text: str) -> str:
+    """A text that must follow, up to where a value begins in it for which a way is known."""
+    place = cursor.place
+    for count in range(1, len(text)):
+        moved = after(place, text[:count].encode())
+        if moved is not None and moved.begins_value and text[count] not in " \t\r\n":
+            there = cursor.copy()
+            if all(map(there.advance, tokens.encode(text[:count]))) and there.way_out():
+                return text[:count]
+    return text
 
 
 class _Ranks:

@@ -39,3 +39,14 @@ PATTERNS = {
     "base64": r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
     "base64url": r"^(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$",
 }
+
+# Short texts of the formats that the grammar enforces by itself.
+SHORTEST = {
+    "email": "a@b.co",
+    "hostname": "a",
+    "ipv4": "1.1.1.1",
+    "ipv6": "::",
+    "uri": "a:b",
+    "duration": "P1D",
+    "uuid": "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+}

@@ -7,10 +7,8 @@ would take a number out of range.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,35 +23,14 @@ _FEW = 150
 
 
 class NumberRange:
-    """A grammar of JSON text whose numbers are finite.
+    """A grammar of JSON text whose numbers are finite."""
 
-    `examples` are texts of the forms that strings in it may have, `closings` texts and marks that end what is not JSON
-    in it: both are tried where a way to the end is looked for.
-    """
-
-    def __init__(
-        self, grammar: Grammar, tokens: Tokens, examples: Iterable[str] = (), closings: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, grammar: Grammar, tokens: Tokens) -> None:
         self.left_to_validation = grammar.left_to_validation
         self.texts = tokens.texts
-        self._tokens = tokens
-        self._examples = tuple(dict.fromkeys(("", *examples)))
-        self._closings = tuple(closings)
         self._grammar = grammar
         self._with_exponent = self._ids(lambda text: _EXPONENT.search(text) is not None)
         self._with_digit = self._ids(lambda text: text[:1].isdigit() or _EXPONENT.search(text) is not None)
-
-    @cached_property
-    def examples(self) -> tuple[tuple[int, ...], ...]:
-        """The rest of a string behind its quote, for each form that strings may have; the empty one comes first."""
-        encode = self._tokens.encode
-        return tuple(tuple(encode(json.dumps(text, ensure_ascii=False)[1:])) for text in self._examples)
-
-    @cached_property
-    def closings(self) -> tuple[tuple[int, ...], ...]:
-        """The ids of each closing."""
-        named = self._tokens.named
-        return tuple((named[text],) if text in named else tuple(self._tokens.encode(text)) for text in self._closings)
 
     def accepts(self, text: str) -> bool:
         return after(Place(), text.encode()) is not None and self._grammar.accepts(text)
@@ -99,20 +76,7 @@ class RangeCursor(Cursor):
         return self._cursor.forced_bytes()
 
     def way_out(self) -> tuple[int, ...]:
-        """What closes a text that is no JSON, and at the start of a string a text of its form."""
-        closing = self._that_fits(self._grammar.closings)
-        if closing or not self._places[-1].begins_string:
-            return closing
-        example = self._that_fits(self._grammar.examples)
-        return example if len(example) > 1 else ()  # an empty string is ended like any other
-
-    def _that_fits(self, ways: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-        """The first of these ways that can be followed from here."""
-        for ids in ways:
-            tried = self._cursor.copy()
-            if all(map(tried.advance, ids)):
-                return ids
-        return ()
+        return self._cursor.way_out()
 
     @property
     def place(self) -> Place:

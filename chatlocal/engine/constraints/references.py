@@ -51,7 +51,7 @@ class References:
         """The schema at a pointer. LookupError, ValueError or TypeError when there is none."""
         node: Any = self._root
         for part in pointer.split("/")[1:]:
-            part = part.replace("~1", "/").replace("~0", "~")
+            part = unescape(part)
             node = node[int(part)] if isinstance(node, list) else node[part]
         if not isinstance(node, (dict, bool)):
             raise LookupError(pointer)
@@ -96,6 +96,11 @@ class References:
 def escape(key: str) -> str:
     """A key as one part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")
+
+
+def unescape(part: str) -> str:
+    """What `escape` made one part of a JSON pointer of."""
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _identifier(node: dict[str, Any]) -> str:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
 from chatlocal.engine.constraints.patterns import translate
-from chatlocal.engine.constraints.regex_automaton import regex_automaton
-from chatlocal.engine.errors import UnsupportedSchema
 
 _TOKEN = re.compile(r"\\.|.", re.DOTALL)
 _ASCII = {"\\d": "0-9", "\\w": "A-Za-z0-9_", "\\s": r" \t\r\n\f\v"}
@@ -48,15 +45,3 @@ def ascii_classes(pattern: str) -> str | None:
         else:
             out.append(characters if inside else f"[{'^' if token[1:].isupper() else ''}{characters}]")
     return "".join(out)
-
-
-@lru_cache(maxsize=256)
-def shortest_match(pattern: str) -> str | None:
-    """A shortest text that a pattern matches; None where it cannot be found out."""
-    whole = whole_pattern(pattern)
-    if whole is None:
-        return None
-    try:
-        return regex_automaton(whole).shortest().decode()
-    except (UnsupportedSchema, UnicodeDecodeError):
-        return None

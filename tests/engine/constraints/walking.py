@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from chatlocal.engine.constraints import Constraint
+from chatlocal.engine.constraints import Constraint, ConstraintState
 from chatlocal.engine.constraints.vocabulary import read_vocabulary
 
 _CLOSING = {b'"', b"}", b"]", b'"}', b'"]', b",", b'":', b")", b"@", b".", b"!", b"\n", b"<", b"/", b">"}
@@ -43,3 +43,18 @@ def walk(constraint: Constraint, tokenizer: Any, seed: int, steps: int = 40, lim
         state.advance(id)
         text += tokens[id]
     raise AssertionError(f"no end after {limit} tokens: {text[-200:]!r}")
+
+
+def written(constraint: Constraint, tokenizer: Any, text: str) -> ConstraintState:
+    """The state behind a text, each time with the longest token of it that the mask allows."""
+    texts = spelled(tokenizer)
+    state = constraint.start()
+    left = text.encode()
+    while left:
+        fitting = [id for id in state.mask().nonzero().flatten().tolist() if texts[id] and left.startswith(texts[id])]
+        if not fitting:
+            raise AssertionError(f"{left[:80]!r} cannot follow")
+        id = max(fitting, key=lambda id: len(texts[id]))
+        state.advance(id)
+        left = left[len(texts[id]) :]
+    return state

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.known_texts import KnownTexts
+from chatlocal.engine.constraints.nesting import Nesting
 from chatlocal.engine.constraints.normalise import Normalised, normalise
 from chatlocal.engine.constraints.number_range import NumberRange
 from chatlocal.engine.constraints.patterns import MAX_SIZE
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens, TooComplex
 from chatlocal.engine.constraints.regex_dialect import rust_pattern
 from chatlocal.engine.constraints.regex_size import expanded_size
+from chatlocal.engine.constraints.shortest_values import shortest_strings, shortest_values
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.spelling import check_spelling
-from chatlocal.engine.constraints.whole_patterns import shortest_match
 from chatlocal.engine.errors import UnsupportedSchema
 
 if TYPE_CHECKING:
@@ -172,7 +174,8 @@ def _build(spec: Spec, tokens: Tokens) -> Grammar:
     normal = normalise(json.loads(spec.source), closed=spec.closed)
     check_spelling(normal.schema, tokens)
     grammar = LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
-    return NumberRange(grammar, tokens, _examples(normal.schema))
+    strings, values = shortest_strings(normal.schema), shortest_values(normal.schema, spec.separators)
+    return _of_json(grammar, tokens, strings, values)
 
 
 def _marked(spec: Spec, tokens: Tokens) -> Grammar:
@@ -182,12 +185,14 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
     form = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
     rules = [source["lark"]]
     left: list[str] = [*source["left"]]
-    examples: list[str] = []
+    strings: list[str] = []
+    values: list[str] = []
     for rule, schema in source["schemas"].items():
         normal = normalise(schema, closed=spec.closed)
         check_spelling(normal.schema, tokens)
         left += normal.left_to_validation
-        examples += _examples(normal.schema)
+        strings += shortest_strings(normal.schema)
+        values += shortest_values(normal.schema, spec.separators)
         rules.append(f"{rule}: %json {json.dumps({**normal.schema, 'x-guidance': form})}")
     spelled = [f"{rule}: {json.dumps(mark, ensure_ascii=False)}" for rule, mark in source["marks"].items()]
     by_id = [
@@ -195,36 +200,14 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
         for (rule, mark), text in zip(source["marks"].items(), spelled, strict=True)
     ]
     made, plain = (LLMatcher.grammar_from_lark("\n".join([*rules, *marks])) for marks in (by_id, spelled))
-    return NumberRange(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens, examples, source["closings"])
+    return _of_json(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens, strings, values, source["closings"])
 
 
-# Short texts of the formats that the grammar enforces by itself.
-_OF_FORMATS = {
-    "email": "a@b.co",
-    "hostname": "a",
-    "ipv4": "1.1.1.1",
-    "ipv6": "::",
-    "uri": "a:b",
-    "duration": "P1D",
-    "uuid": "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
-}
-_LONGEST_EXAMPLE = 4096
-
-
-def _examples(schema: Any) -> Iterator[str]:
-    """Short texts of the forms that a schema asks of strings."""
-    if isinstance(schema, list):
-        for item in schema:
-            yield from _examples(item)
-    elif isinstance(schema, dict):
-        if isinstance(pattern := schema.get("pattern"), str) and (text := shortest_match(pattern)):
-            yield text
-        if isinstance(name := schema.get("format"), str) and name in _OF_FORMATS:
-            yield _OF_FORMATS[name]
-        if isinstance(least := schema.get("minLength"), int) and 0 < least <= _LONGEST_EXAMPLE:
-            yield "a" * least
-        for item in schema.values():
-            yield from _examples(item)
+def _of_json(
+    grammar: Grammar, tokens: Tokens, strings: Iterable[str], values: Iterable[str], closings: Iterable[str] = ()
+) -> Grammar:
+    """What every grammar of JSON text gets: numbers in range, ways to an end, a limit to the depth."""
+    return Nesting(KnownTexts(NumberRange(grammar, tokens), tokens, strings, values, closings), tokens)
 
 
 def _json_grammar(normal: Normalised, separators: tuple[str, str]) -> str:

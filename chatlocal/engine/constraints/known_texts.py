@@ -1,0 +1,129 @@
+"""Texts that are known to lead to an end: of a JSON value, of a string, of what stands around the JSON.
+
+A grammar alone does not say which way is short, and where all the ways of a recursive schema look alike from the
+outside (`{"op"` or `{"value"`), one that is chosen step by step may never end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from chatlocal.engine.constraints.json_place import Place
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
+
+
+class KnownTexts:
+    """A grammar of JSON text whose cursors know ways out.
+
+    `strings` are texts of the forms that strings in it may have, `values` the shortest JSON texts of its kinds of
+    values, `closings` texts and marks that end what is not JSON in it. One that does not fit where it is tried is passed
+    over.
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        tokens: Tokens,
+        strings: Iterable[str] = (),
+        values: Iterable[str] = (),
+        closings: Iterable[str] = (),
+    ) -> None:
+        self.left_to_validation = grammar.left_to_validation
+        self.behind_value = [id for id, text in enumerate(tokens.texts) if text in (b",", b"]", b"}")]
+        self.closing = [id for id, text in enumerate(tokens.texts) if text == b"]"]
+        self._grammar = grammar
+        self._tokens = tokens
+        self._strings = tuple(dict.fromkeys(("", *strings)))
+        self._values = tuple(dict.fromkeys(values))
+        self._closings = tuple(closings)
+
+    @cached_property
+    def strings(self) -> tuple[tuple[int, ...], ...]:
+        """The rest of a string behind its quote, for each form that strings may have; the empty one comes first."""
+        return tuple(self._ids(json.dumps(text, ensure_ascii=False)[1:]) for text in self._strings)
+
+    @cached_property
+    def values(self) -> tuple[tuple[int, ...], ...]:
+        """The ids of each value, the fewest first."""
+        return tuple(sorted(map(self._ids, self._values), key=len))
+
+    @cached_property
+    def closings(self) -> tuple[tuple[int, ...], ...]:
+        """The ids of each closing."""
+        named = self._tokens.named
+        return tuple((named[text],) if text in named else self._ids(text) for text in self._closings)
+
+    def accepts(self, text: str) -> bool:
+        return self._grammar.accepts(text)
+
+    def start(self) -> KnownTextsCursor:
+        return KnownTextsCursor(self._grammar.start(), self)
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokens.encode(text))
+
+
+class KnownTextsCursor(Cursor):
+    def __init__(self, cursor: Cursor, grammar: KnownTexts) -> None:
+        self._cursor = cursor
+        self._grammar = grammar
+
+    def copy(self) -> KnownTextsCursor:
+        return KnownTextsCursor(self._cursor.copy(), self._grammar)
+
+    def fill(self, allowed: NDArray[np.bool_]) -> None:
+        self._cursor.fill(allowed)
+
+    def advance(self, id: int) -> bool:
+        return self._cursor.advance(id)
+
+    def rollback(self, count: int) -> None:
+        self._cursor.rollback(count)
+
+    def forced_bytes(self) -> bytes:
+        return self._cursor.forced_bytes()
+
+    def way_out(self) -> tuple[int, ...]:
+        """What closes a text that is no JSON; a whole value where one begins, and in a string a text of its form."""
+        place = self.place
+        closing = self._that_fits(self._grammar.closings)
+        if closing:
+            return closing
+        if place.begins_string:
+            known = self._that_fits(self._grammar.strings)
+            return known if len(known) > 1 else ()  # an empty string is ended like any other
+        if not place.begins_value or self._fits(self._grammar.closing):  # an array may stay empty
+            return ()
+        return self._that_fits(self._grammar.values, whole=True)
+
+    def _that_fits(self, ways: Iterable[tuple[int, ...]], whole: bool = False) -> tuple[int, ...]:
+        """The first of these ways that can be followed from here, to where a value ends if that is asked for."""
+        for ids in ways:
+            tried = self._cursor.copy()
+            if ids and all(map(tried.advance, ids)) and not (whole and self._goes_on(tried)):
+                return ids
+        return ()
+
+    def _goes_on(self, cursor: Cursor) -> bool:
+        """Whether a value is not over yet, such as a number of which these were the first digits."""
+        return not (cursor.complete or any(cursor.copy().advance(id) for id in self._grammar.behind_value))
+
+    def _fits(self, ids: Iterable[int]) -> bool:
+        return any(self._cursor.copy().advance(id) for id in ids)
+
+    @property
+    def place(self) -> Place:
+        return self._cursor.place
+
+    @property
+    def complete(self) -> bool:
+        return self._cursor.complete
+
+    @property
+    def exhausted(self) -> bool:
+        return self._cursor.exhausted
