@@ -139,6 +139,11 @@ class Sampling:
 
     `max_tokens` counts new ids. `stop` are texts at which the answer ends, without them. `logprobs` is how many
     alternatives to report for each id: None for no report at all, 0 for the chosen id alone.
+
+    `max_thinking_tokens` is how many ids a model may think before it answers, of those of `max_tokens`; the marks
+    around the thinking are not counted. Then the thinking is closed and the answer follows; 0 closes it at once. None
+    sets no limit of its own, but where the answer has a form (a schema, tools) at least half of `max_tokens` is left to
+    it. A model that has no marks for its thinking, or whose prompt has it closed, does not think in this sense.
     """
 
     temperature: float | None = None
@@ -150,6 +155,7 @@ class Sampling:
     frequency_penalty: float | None = None
     seed: int | None = None
     max_tokens: int | None = None
+    max_thinking_tokens: int | None = None
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
 
@@ -181,6 +187,7 @@ _RANGES: tuple[tuple[str, Any, float, float], ...] = (
     ("frequency_penalty", (int, float), -100, 100),
     ("seed", int, -(2**63), 2**64),
     ("max_tokens", int, 1, 2**31),
+    ("max_thinking_tokens", int, 0, 2**31),
     ("logprobs", int, 0, 1000),
 )
 

@@ -139,11 +139,12 @@ class Preparation:
         room = self._context_length - len(ids) if self._context_length else 2**31
         if room < 1:
             raise ContextOverflow(len(ids), self._context_length or 0)
-        plan = self.tool_use.plan(prompt, choice, wish.tools.parallel, wish.spec)
+        filled = complete(replace(sampling, stop=()), self._generation_config, room)
+        plan = self.tool_use.plan(prompt, choice, wish.tools.parallel, wish.spec, filled)
         ends = end_ids(self._tokenizer, self._generation_config, prompt.stop_ids(self._tokenizer))
         request = Request(
             prompt_ids=ids,
-            sampling=complete(replace(sampling, stop=()), self._generation_config, room),
+            sampling=replace(filled, max_thinking_tokens=None),  # it is in the plan
             stop_ids=ends,
             constraint_spec=plan.spec,
             logprobs=sampling.logprobs,

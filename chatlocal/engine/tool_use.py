@@ -13,7 +13,7 @@ from chatlocal.engine.constraints import Spec, either, free_text, thinking
 from chatlocal.engine.constraints.vocabulary import read_vocabulary
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
-from chatlocal.engine.messages import ChatMessage, Tool, read_messages
+from chatlocal.engine.messages import ChatMessage, Sampling, Tool, read_messages
 from chatlocal.engine.tool_instructions import FORMAT, with_tools
 from chatlocal.engine.toolcalls import CallParser, ToolFormat
 from chatlocal.engine.toolcalls.call_grammar import CallGrammar
@@ -60,10 +60,13 @@ class ToolUse:
             return with_tools(turns, tools, examples=examples), ()
         return turns, tools
 
-    def plan(self, prompt: Prompt, choice: ToolChoice, parallel: bool | None, spec: Spec | None) -> AnswerPlan:
+    def plan(
+        self, prompt: Prompt, choice: ToolChoice, parallel: bool | None, spec: Spec | None, sampling: Sampling
+    ) -> AnswerPlan:
         """The plan for an answer to this prompt. `spec` is what an answer that is not a call must be.
 
-        `parallel`: an answer may have several calls; None allows them to models that know tools.
+        `parallel`: an answer may have several calls; None allows them to models that know tools. Of `sampling` the
+        limits count: `max_tokens`, which is to be set, and `max_thinking_tokens`.
         """
         called = bool(choice.tools)
         if called:
@@ -74,8 +77,8 @@ class ToolUse:
             )
             spec = self._calls(grammar, choice, spec)
         marks = self._thinking(prompt)
-        if spec is not None and marks is not None and not _is_closed(prompt, marks):
-            spec = thinking(spec, *marks, open=_is_open(prompt, marks))
+        if marks is not None and not _is_closed(prompt, marks):
+            spec = self._behind_thinking(spec, marks, _is_open(prompt, marks), sampling)
         if not called and marks is None:
             return AnswerPlan(spec)
         format = self.format if called else NoCalls((marks,) if marks else ())
@@ -93,6 +96,19 @@ class ToolUse:
         if spec is not None:
             return either(grammar.demanded(ways), spec)
         return free_text(*grammar.openings(ways))
+
+    def _behind_thinking(self, spec: Spec | None, marks: Marks, open: bool, sampling: Sampling) -> Spec | None:
+        limit = sampling.max_thinking_tokens
+        if spec is None:
+            return None if limit is None else thinking(free_text(), *marks, open=open, limit=limit)
+        if limit is None:
+            written = sum(self._length(mark) for mark in (marks[1:] if open else marks))
+            limit = _rounded(max(0, (sampling.max_tokens or 0) // 2 - written))
+        return thinking(spec, *marks, open=open, limit=limit)
+
+    def _length(self, mark: str) -> int:
+        """How many ids a mark has."""
+        return 1 if mark in self._names else len(self._tokenizer.encode(mark, add_special_tokens=False))
 
     def _thinking(self, prompt: Prompt) -> Marks | None:
         """The marks of the model's thinking, None for a model that does not think before it answers."""
@@ -125,6 +141,12 @@ def _format(family: Family, wanted: str | None) -> tuple[ToolFormat, str]:
     if family.tool_format is None:
         return toolcalls.get(FORMAT), "how the template writes calls is not known, so tools are described in words"
     return toolcalls.get(family.tool_format), f"the prompt format {family.name} writes calls so"
+
+
+def _rounded(count: int) -> int:
+    """Down to one of few counts, about a sixteenth apart: a constraint is compiled for each limit."""
+    step = 1 << max(0, count.bit_length() - 5)
+    return count - count % step
 
 
 def _is_open(prompt: Prompt, marks: Marks) -> bool:

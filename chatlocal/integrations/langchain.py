@@ -79,6 +79,9 @@ class ChatLocal(BaseChatModel):
     temperature: float | None = None
     max_tokens: int | None = None
     """How many tokens an answer may have; None is what the model's generation_config says, else 1024."""
+    max_thinking_tokens: int | None = None
+    """How many of them a model may think before it answers, 0 for none; None leaves at least half of `max_tokens` to an
+    answer that has a form (a schema, tools)."""
     top_p: float | None = None
     top_k: int | None = None
     min_p: float | None = None
@@ -261,8 +264,8 @@ class ChatLocal(BaseChatModel):
         reason, `max_retries` times at most and not where it was cut at max_tokens; then it is an OutputInvalid and an
         OutputParserException, whose `tries` are all the answers with what was wrong. With `include_raw` the error is
         the value of `parsing_error`, `raw` has the tries in `response_metadata["tries"]`, each a dict of `answer` and
-        `error` (None for the one that fits), and its usage_metadata counts the tokens of all of them. What of the schema
-        no grammar enforces, and validation alone sees to, stands in `response_metadata["left_to_validation"]`.
+        `error` (None for the one that fits), and its usage_metadata counts the tokens of all of them. What of the
+        schema no grammar enforces, and validation alone sees to, stands in `response_metadata["left_to_validation"]`.
 
         Streaming gives growing partial values and no second try. Those of a class validate: there is none before its
         required fields are there, and none while the element that is being written to a list has not got its own.

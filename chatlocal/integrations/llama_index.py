@@ -84,6 +84,9 @@ class LocalLLM(StructuredPrediction, ToolCalling):
     model: str | None = Field(default=None, description="Folder, hub id or GGUF file; None is the embedded default.")
     temperature: float | None = Field(default=None, description="0 is greedy.")
     max_tokens: int | None = Field(default=None, description="Most new tokens of an answer.")
+    max_thinking_tokens: int | None = Field(
+        default=None, description="Most of them to think with; None leaves half to an answer that has a form."
+    )
     top_p: float | None = Field(default=None, description="Mass of the likeliest tokens to sample from.")
     top_k: int | None = Field(default=None, description="Number of the likeliest tokens to sample from; 0 is all.")
     min_p: float | None = Field(default=None, description="Least probability, as a share of the likeliest token's.")

@@ -45,7 +45,7 @@ class MarkerSearch:
     def __init__(self, markers: tuple[Marker, ...], tokens: Tokens) -> None:
         self._markers = markers
         self._tokens = tokens
-        self._longest = max(len(marker.spelling) for marker in markers)
+        self._longest = max((len(marker.spelling) for marker in markers), default=1)
         self._names = {id: name.encode() for name, id in tokens.named.items()}
         self._over: dict[Progress, NDArray[np.int64]] = {}
         self._lock = Lock()
@@ -102,7 +102,7 @@ class MarkerSearch:
         """The progress without what no marker can go on from, so that there are few different ones."""
         tail = progress.tail
         proper = (marker.spelling[: len(marker.spelling) - 1] for marker in self._markers)
-        held = max(_overlap(tail, start) for start in proper)
+        held = max((_overlap(tail, start) for start in proper), default=0)
         return self._moved(progress, len(tail) - held)
 
     def _runs_over(self, progress: Progress, text: bytes) -> bool:

@@ -135,13 +135,15 @@ def after(markers: str | Iterable[str], spec: Spec) -> Spec:
     return free_text(*(Opening(marker, spec) for marker in listed), required=True)
 
 
-def thinking(spec: Spec, opening: str, closing: str, *, open: bool) -> Spec:
+def thinking(spec: Spec, opening: str, closing: str, *, open: bool, limit: int | None = None) -> Spec:
     """The spec behind the model's thinking, which is free text between two marks; blank lines may follow it.
 
     `open`: the thinking has begun already. Otherwise it is the model's choice whether it thinks first, where `opening`
-    is one token of its vocabulary.
+    is one token of its vocabulary or the spec is a free text. `limit` is how many tokens the thinking may have, its
+    marks not counted; then it is closed.
     """
-    return Spec("thinking", _json({"spec": asdict(spec), "opening": opening, "closing": closing, "open": open}))
+    marks = {"opening": opening, "closing": closing, "open": open}
+    return Spec("thinking", _json({"spec": asdict(spec), **marks, "limit": limit}))
 
 
 def inner(fields: Mapping[str, Any]) -> Spec:

@@ -19,6 +19,7 @@ class FreeTextGrammar:
 
     def __init__(self, markers: tuple[Marker, ...], grammars: list[Grammar], tokens: Tokens, required: bool) -> None:
         self.left_to_validation = left_by(grammars)
+        self.markers = markers
         self.search = MarkerSearch(markers, tokens)
         self.grammars = grammars
         self.required = required
@@ -86,7 +87,9 @@ class FreeTextCursor(Cursor):
         if self._cursor is not None:
             return self._cursor.way_out()
         progress = self._history[-1]
-        known = None if progress is None else self._grammar.search.towards(0, progress)
+        if progress is None or not self._grammar.markers:
+            return ()
+        known = self._grammar.search.towards(0, progress)
         return () if known is None else (known,)
 
     @property

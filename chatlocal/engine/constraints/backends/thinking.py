@@ -1,4 +1,4 @@
-"""A spec behind the model's thinking, which nothing constrains."""
+"""A spec behind the model's thinking, which nothing constrains but the number of its tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.backends import build
-from chatlocal.engine.constraints.backends.free_text import FreeTextGrammar
+from chatlocal.engine.constraints.backends.free_text import FreeTextCursor, FreeTextGrammar
 from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.marker_search import Marker
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens
@@ -94,6 +94,56 @@ class GapCursor(_Around):
         return not self._taken and self._breaks < 2
 
 
+class ThoughtGrammar(FreeTextGrammar):
+    """A thought that has begun, up to the mark that closes it, and the answer behind it.
+
+    `limit` is how many tokens it may have, the mark not counted; None for any number.
+    """
+
+    def __init__(self, closing: str, answer: Grammar, tokens: Tokens, limit: int | None) -> None:
+        closed = Marker(closing.encode(), "anywhere")
+        super().__init__((closed,), [GapGrammar(answer, tokens)], tokens, required=True)
+        self.limit = limit
+
+    def start(self) -> ThoughtCursor:
+        return ThoughtCursor(self, self.limit)
+
+
+class ThoughtCursor(FreeTextCursor):
+    """Free text until the limit, and from there on what closes the thought.
+
+    Tokens that turn out to be part of the mark are counted while that is open, so there may be fewer than the limit.
+    """
+
+    def __init__(self, grammar: ThoughtGrammar, limit: int | None) -> None:
+        super().__init__(grammar)
+        self._thought = grammar
+        self._left = limit
+
+    def fill(self, allowed: NDArray[np.bool_]) -> None:
+        if self._used_up:
+            allowed[list(self.way_out())] = True
+        else:
+            super().fill(allowed)
+
+    def advance(self, id: int) -> bool:
+        return (not self._used_up or (id,) == self.way_out()) and super().advance(id)
+
+    def copy(self) -> ThoughtCursor:
+        copied = ThoughtCursor(self._thought, None if self._left is None else self._left - self._taken)
+        copied._history = self._history[-1:]
+        copied._cursor = None if self._cursor is None else self._cursor.copy()
+        return copied
+
+    @property
+    def _taken(self) -> int:
+        return len(self._history) - 1
+
+    @property
+    def _used_up(self) -> bool:
+        return self._cursor is None and self._left is not None and self._taken >= self._left
+
+
 class ThinkingGrammar:
     """`answer` at once or behind a thought; `opening` is the id that begins a thought, None when it has begun."""
 
@@ -156,10 +206,13 @@ class ThinkingCursor(_Around):
 def _build(spec: Spec, tokens: Tokens) -> Grammar:
     source = json.loads(spec.source)
     answer = build(inner(source["spec"]), tokens)
-    closing = Marker(source["closing"].encode(), "anywhere")
-    thought = FreeTextGrammar((closing,), [GapGrammar(answer, tokens)], tokens, required=True)
+    thought = ThoughtGrammar(source["closing"], answer, tokens, source.get("limit"))
     if source["open"]:
         return thought
+    if isinstance(answer, FreeTextGrammar):
+        # White space may stand before a thought, and its mark may be spelled: both would be free text otherwise.
+        markers = (*answer.markers, Marker(source["opening"].encode(), "start"))
+        return FreeTextGrammar(markers, [*answer.grammars, thought], tokens, answer.required)
     opening = tokens.named.get(source["opening"])
     if opening is None and source["opening"].encode() in tokens.texts:
         opening = tokens.texts.index(source["opening"].encode())
