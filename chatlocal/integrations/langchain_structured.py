@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
@@ -19,6 +19,8 @@ from chatlocal.engine.partial_json import PartialJson
 from chatlocal.engine.repair import Tries, as_json
 from chatlocal.integrations.langchain_calls import arguments_text
 from chatlocal.integrations.langchain_schemas import Schema
+
+Message = TypeVar("Message", bound=BaseMessage)
 
 TRIES = "tries"
 """Where in the response_metadata of a structured answer all answers to its question stand, as dicts of Try."""
@@ -204,7 +206,7 @@ def is_cut(message: str | BaseMessage) -> bool:
     return not isinstance(message, str) and message.response_metadata.get("finish_reason") == "length"
 
 
-def with_tries(message: BaseMessage, tries: Sequence[Try]) -> BaseMessage:
+def with_tries(message: Message, tries: Sequence[Try]) -> Message:
     """A copy of the message with these tries in its metadata."""
     return message.model_copy(update={"response_metadata": {**message.response_metadata, TRIES: as_json(tries)}})
 
