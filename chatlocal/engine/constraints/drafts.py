@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 import jsonschema
-from jsonschema.exceptions import SchemaError
+from jsonschema import validators
+from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import validator_for
 from referencing import Registry
 
@@ -45,7 +48,8 @@ def _checker(text: str) -> Any:
         except SchemaError as error:
             first_error = first_error or error
         else:
-            return draft(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
+            checked = validators.extend(draft, {"multipleOf": _multiple_of})
+            return checked(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
     assert first_error is not None
     path = "".join(f"/{part}" for part in first_error.absolute_path)
     raise UnsupportedSchema(str(first_error.validator), path, f"not a JSON Schema: {first_error.message[:300]}")
@@ -53,4 +57,14 @@ def _checker(text: str) -> Any:
 
 def ref_stands_alone(validator: Any) -> bool:
     """Up to draft 7 the keywords beside a $ref mean nothing."""
-    return isinstance(validator, _REF_STANDS_ALONE)
+    return validator.META_SCHEMA in [draft.META_SCHEMA for draft in _REF_STANDS_ALONE]
+
+
+def _multiple_of(validator: Any, step: Any, value: Any, schema: Any) -> Iterator[ValidationError]:
+    """As numbers are written: 0.3 is a multiple of 0.1, which it is not as a quotient of doubles."""
+    if validator.is_type(value, "number") and _exact(value) % _exact(step):
+        yield ValidationError(f"{value!r} is not a multiple of {step}")
+
+
+def _exact(number: float) -> Fraction:
+    return Fraction(repr(number))

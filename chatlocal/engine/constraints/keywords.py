@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+from chatlocal.engine.constraints.references import escape
 
 NUMBER = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 STRING = ("minLength", "maxLength", "pattern", "format")
@@ -20,6 +23,8 @@ PARTS = (
 OWN = frozenset(("type", "enum", "const", *NUMBER, *STRING, *ARRAY, *ARRAY_REFUSED, *OBJECT_ALL))
 MEANINGFUL = OWN | {*PARTS, "then", "else", "unevaluatedProperties"}
 
+# Our own: a list of texts that name what a type asks for beyond its schema, such as a validator.
+LEFT = "x-left-to-validation"
 
 # Where subschemas stand: under names, in a list, alone (`items` may be a list, a dependency a list of names).
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
@@ -50,6 +55,21 @@ def bare(schema: Any, lone_refs: bool) -> Any:
             value = bare(value, lone_refs)
         out[key] = value
     return out
+
+
+def left_in(schema: Any, path: str) -> Iterator[tuple[str, str]]:
+    """What is named under LEFT in a schema and in those inside of it, with the place as a JSON pointer."""
+    if isinstance(schema, list):
+        for place, child in enumerate(schema):
+            yield from left_in(child, f"{path}/{place}")
+    elif isinstance(schema, dict):
+        yield from ((what, path) for what in schema.get(LEFT, ()))
+        for key, value in schema.items():
+            if key in _NAMED and isinstance(value, dict):
+                for name, child in value.items():
+                    yield from left_in(child, f"{path}/{key}/{escape(name)}")
+            elif key in _NESTED:
+                yield from left_in(value, f"{path}/{key}")
 
 
 def meaningful(schema: dict[str, Any]) -> dict[str, Any]:

@@ -21,8 +21,8 @@ class KnownTexts:
     """A grammar of JSON text whose cursors know ways out.
 
     `strings` are texts of the forms that strings in it may have, `values` the shortest JSON texts of its kinds of
-    values, `closings` texts and marks that end what is not JSON in it. One that does not fit where it is tried is passed
-    over.
+    values, `closings` texts and marks that end what is not JSON in it. One that does not fit where it is tried is
+    passed over.
     """
 
     def __init__(

@@ -16,9 +16,10 @@ from chatlocal.engine.constraints import object_keys
 from chatlocal.engine.constraints.alternatives import Alternatives
 from chatlocal.engine.constraints.declared import Declared, declared
 from chatlocal.engine.constraints.drafts import checker, ref_stands_alone
-from chatlocal.engine.constraints.formats import ENFORCED, PATTERNS
-from chatlocal.engine.constraints.keywords import PARTS, bare, meaningful
+from chatlocal.engine.constraints.formats import ANY_TEXT, ENFORCED, PATTERNS
+from chatlocal.engine.constraints.keywords import PARTS, bare, left_in, meaningful
 from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items, without_repeats
+from chatlocal.engine.constraints.number_bounds import bounds
 from chatlocal.engine.constraints.overlap import Overlap, finite
 from chatlocal.engine.constraints.patterns import translate
 from chatlocal.engine.constraints.references import References, escape
@@ -34,7 +35,6 @@ _REFUSED = {
     "$recursiveRef": "use $ref",
 }
 _AS_IT_IS = ("type", "minLength", "maxLength", "multipleOf", "minItems", "maxItems", "required")
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,8 @@ class _Normaliser:
         self._closed = closed
         self._alternatives = Alternatives(self._refs, Overlap(self._refs, self._valid), closed, self._leave)
         self._left: dict[str, None] = {}
+        for what, path in left_in(root, ""):
+            self._leave(what, path)
         self._definitions: dict[str, Any] = {}
         self._names: dict[str, str] = {}  # a pointer, or the text of a schema with parts -> its name in "$defs"
         self._to_define: deque[tuple[str, Any, str]] = deque()
@@ -149,7 +151,7 @@ class _Normaliser:
         """The keywords of one schema without parts."""
         if schema.get("type") == []:
             return False
-        out = {key: schema[key] for key in (*_AS_IT_IS, *_BOUNDS) if key in schema}
+        out = {key: schema[key] for key in _AS_IT_IS if key in schema} | bounds(schema, path)
         for keyword in ("minLength", "maxLength"):
             if out.get(keyword, 0) > MAX_LENGTH:
                 raise UnsupportedSchema(keyword, path, f"at most {MAX_LENGTH:,}")
@@ -169,11 +171,11 @@ class _Normaliser:
     def _format(self, name: str, out: dict[str, Any], further: list[Any], path: str) -> None:
         if name in ENFORCED:
             out["format"] = name
-        elif name not in PATTERNS:
+        elif name not in PATTERNS and name not in ANY_TEXT:
             self._leave(f'format "{name}"', path)
-        elif "pattern" in out:
+        elif "pattern" in out and name in PATTERNS:
             further.append({"pattern": PATTERNS[name]})
-        else:
+        elif name in PATTERNS:
             out["pattern"] = PATTERNS[name]
 
     def _items(self, schema: dict[str, Any], out: dict[str, Any], path: str) -> None:

@@ -8,7 +8,7 @@ from itertools import combinations
 from math import comb
 from typing import Any
 
-from chatlocal.engine.constraints.formats import PATTERNS
+from chatlocal.engine.constraints.formats import IPV4, PATTERNS
 from chatlocal.engine.constraints.keywords import meaningful
 from chatlocal.engine.constraints.overlap import finite
 from chatlocal.engine.constraints.patterns import translate
@@ -18,7 +18,11 @@ from chatlocal.engine.errors import UnsupportedSchema
 # minProperties and maxProperties over optional keys are spelled out as alternatives, up to so many.
 MAX_KEY_SETS = 16
 
-_UUID = "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
+# Formats that the backend enforces by itself, but not of keys.
+_OF_KEYS = {
+    "uuid": "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$",
+    "ipv4": f"^{IPV4}$",
+}
 
 
 def named(schema: dict[str, Any], refs: References, valid: Callable[[Any, Any], bool], path: str) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def _key_pattern(rule: dict[str, Any]) -> str | None:
     if list(rule) == ["pattern"]:
         return str(rule["pattern"])
     if list(rule) == ["format"]:
-        return _UUID if rule["format"] == "uuid" else PATTERNS.get(rule["format"])
+        return _OF_KEYS.get(rule["format"], PATTERNS.get(rule["format"]))
     if rule.keys() <= {"minLength", "maxLength"}:
         return rf"^[\s\S]{{{rule.get('minLength', 0)},{rule.get('maxLength', '')}}}$"
     return None
@@ -78,6 +82,8 @@ def counted(schema: dict[str, Any]) -> Counts:
     names = [name for name, child in schema.get("properties", {}).items() if child is not False]
     optional = [name for name in names if name not in required]
     if not optional:
+        if least - len(required) > 1:  # the backend counts a key that comes twice as two
+            counts.left.append("minProperties")
         counts.keywords = {key: schema[key] for key in ("minProperties", "maxProperties") if key in schema}
         return counts
     fixed = schema.get("additionalProperties") is False and not schema.get("patternProperties")

@@ -24,7 +24,10 @@ class Overlap:
             return True
         if depth == 0:
             return False
-        return any(self._apart(one, other, depth) for one in self._conjuncts(left) for other in self._conjuncts(right))
+        ours, theirs = list(self._conjuncts(left)), list(self._conjuncts(right))
+        if any(self._apart(one, other, depth) for one in ours for other in theirs):
+            return True
+        return self._common(ours) & self._common(theirs) == {"object"} and self._objects_apart(ours, theirs, depth)
 
     def _apart(self, left: dict[str, Any], right: dict[str, Any], depth: int) -> bool:
         for one, other in ((left, right), (right, left)):
@@ -34,22 +37,21 @@ class Overlap:
             for key in ("anyOf", "oneOf"):
                 if key in one and all(self.disjoint(branch, other, depth - 1) for branch in one[key]):
                     return True
-        return (
-            not _types(left) & _types(right)
-            or _ranges_apart(left, right)
-            or (_types(left) & _types(right) == {"object"} and self._objects_apart(left, right, depth))
-        )
+        return not _types(left) & _types(right) or _ranges_apart(left, right)
 
-    def _objects_apart(self, left: dict[str, Any], right: dict[str, Any], depth: int) -> bool:
-        for one, other in ((left, right), (right, left)):
-            for name in one.get("required", ()):
-                theirs = property_schema(other, name)
-                ours = property_schema(one, name)
-                if theirs is False or ours is False:
+    def _objects_apart(self, ours: list[dict[str, Any]], theirs: list[dict[str, Any]], depth: int) -> bool:
+        for some, others in ((ours, theirs), (theirs, ours)):
+            for name in _required(some):
+                mine = [property_schema(one, name) for one in some]
+                other = [property_schema(one, name) for one in others]
+                if False in mine or False in other:
                     return True
-                if name in other.get("required", ()) and self.disjoint(ours, theirs, depth - 1):
+                if name in _required(others) and self.disjoint({"allOf": mine}, {"allOf": other}, depth - 1):
                     return True
         return False
+
+    def _common(self, conjuncts: list[dict[str, Any]]) -> frozenset[str]:
+        return _ALL_TYPES.intersection(*map(_types, conjuncts))
 
     def _conjuncts(self, schema: Any) -> Iterator[dict[str, Any]]:
         """The schema and everything that must hold beside it."""
@@ -60,6 +62,10 @@ class Overlap:
             yield from self._conjuncts(child)
         if "$ref" in schema:
             yield from self._conjuncts(self._refs.target(self._refs.pointer(schema["$ref"], "")))
+
+
+def _required(conjuncts: list[dict[str, Any]]) -> dict[str, None]:
+    return dict.fromkeys(name for schema in conjuncts for name in schema.get("required", ()))
 
 
 def finite(schema: dict[str, Any]) -> list[Any] | None:
