@@ -22,7 +22,10 @@ GREEDY = Sampling(temperature=0.0, max_tokens=NEW_TOKENS)
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer with what it took; `seconds` and `forwards` are those of the whole request, its prompt included."""
+    """One answer with what it took; `seconds` and `forwards` are those of the whole request, its prompt included.
+
+    `compiled` are seconds too, before the request; `refused` says why there was none.
+    """
 
     text: str
     seconds: float
@@ -31,11 +34,13 @@ class Answer:
     limited: bool = False
     forced: int = 0
     selected: int = 0
+    compiled: float = 0.0
+    refused: str | None = None
 
 
 class Side(Protocol):
     def prepare(self, item: Item) -> None:
-        """Compile the item's grammar."""
+        """Compile the item's grammar. Any exception is a refusal."""
 
     def answer(self, item: Item) -> Answer: ...
 
