@@ -21,7 +21,7 @@ from chatlocal.engine.preparation import Messages as Messages
 from chatlocal.engine.preparation import Preparation, Prepared, Tools, ToolWish, Wish, deadline_of
 from chatlocal.engine.prompt_description import described_prompts
 from chatlocal.engine.runtime.arrivals import arrivals, async_arrivals
-from chatlocal.engine.runtime.backend import Backend, Request, TokenEvent
+from chatlocal.engine.runtime.backend import Backend, TokenEvent
 
 
 class Engine:
@@ -32,7 +32,9 @@ class Engine:
     runtime; then `model` may be None. `template` is a prompt family's name, a Jinja template or a path to one.
     `tool_format` is a name of chatlocal.engine.toolcalls, where the model writes calls in another way than its prompt
     format says. `call_threshold` is for models that never begin a call by themselves: the score from which on one is
-    demanded (chatlocal.engine.call_decision); higher means fewer calls.
+    demanded (chatlocal.engine.call_decision); higher means fewer calls. `forced_text`: what a grammar forces is not
+    chosen id by id, and `selective_head`: where it allows few ids only their logits are computed; both are there to be
+    turned off for comparison.
     Closing frees the model's cache and ends the thread; it is also a context manager.
     """
 
@@ -46,6 +48,8 @@ class Engine:
         name: str | None = None,
         notes: tuple[str, ...] = (),
         max_batch: int = 16,
+        forced_text: bool = True,
+        selective_head: bool = True,
         tool_format: str | None = None,
         call_threshold: float | None = None,
     ) -> None:
@@ -71,7 +75,9 @@ class Engine:
             # Imported here so that an engine over another backend does without the torch runtime.
             from chatlocal.engine.runtime.torch_backend import TorchBackend
 
-            backend = TorchBackend(model, tokenizer, max_batch=max_batch)
+            backend = TorchBackend(
+                model, tokenizer, max_batch=max_batch, forced_text=forced_text, selective_head=selective_head
+            )
         self.backend: Backend = backend
         self._closed = False
 
@@ -82,6 +88,8 @@ class Engine:
         *,
         template: str | os.PathLike[str] | None = None,
         max_batch: int = 16,
+        forced_text: bool = True,
+        selective_head: bool = True,
         tool_format: str | None = None,
         call_threshold: float | None = None,
         **options: Any,
@@ -99,6 +107,8 @@ class Engine:
             name=loaded.name,
             notes=loaded.notes,
             max_batch=max_batch,
+            forced_text=forced_text,
+            selective_head=selective_head,
             tool_format=tool_format,
             call_threshold=call_threshold,
         )
@@ -166,8 +176,7 @@ class Engine:
     async def _astream(self, prepared: Prepared) -> AsyncIterator[Event]:
         if prepared.undecided is not None:
             prepared = await asyncio.to_thread(self._preparation.decided, prepared.undecided, self.backend.score)
-        await self._compile(prepared.request)
-        prepared, stream = self._submitted(prepared)
+        prepared, stream = await self._asubmitted(prepared)
         incoming = async_arrivals(stream, prepared.deadline)
         try:
             async for token_event in incoming:
@@ -189,13 +198,17 @@ class Engine:
             prepared = self._preparation.prepared(prepared.otherwise)
             return prepared, self.backend.submit(prepared.request)
 
-    async def _compile(self, request: Request) -> None:
-        """Compile the request's constraint in another thread: that may take a second, and then `submit` has it."""
-        if request.constraint_spec is not None:
-            prepare = getattr(self.backend, "prepare", None)
-            if prepare is not None:
-                await asyncio.to_thread(prepare, request.constraint_spec, request.stop_ids)
-            await asyncio.to_thread(left_to_validation, request.constraint_spec)  # the reader has it then
+    async def _asubmitted(self, prepared: Prepared) -> tuple[Prepared, Iterator[TokenEvent]]:
+        """The same without blocking the event loop: compiling a constraint may take a second."""
+        if prepared.request.constraint_spec is None:
+            return self._submitted(prepared)
+        await asyncio.to_thread(left_to_validation, prepared.request.constraint_spec)  # the reader has it then
+        submitting = asyncio.ensure_future(asyncio.to_thread(self._submitted, prepared))
+        try:
+            return await asyncio.shield(submitting)
+        except asyncio.CancelledError:
+            submitting.add_done_callback(_close_submitted)
+            raise
 
     def generate(self, messages: Messages | Prompt, **options: Any) -> Reply:
         """The whole answer; arguments as in `stream`."""
@@ -269,6 +282,14 @@ class Engine:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _close_submitted(submitting: asyncio.Future[tuple[Prepared, Iterator[TokenEvent]]]) -> None:
+    """Nobody waits for it any more."""
+    if not submitting.cancelled() and submitting.exception() is None:
+        close = getattr(submitting.result()[1], "close", None)
+        if close is not None:
+            close()
 
 
 def _check_loaded(model: Any, tokenizer: Any) -> None:

@@ -258,13 +258,13 @@ def test_several_loops_in_several_threads(engine: Engine) -> None:
 
 async def test_a_constraint_is_compiled_beside_the_event_loop(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    compile = type(engine.backend).prepare
+    submit = type(engine.backend).submit
 
-    def watched(*arguments: Any) -> None:
+    def watched(*arguments: Any) -> Any:
         threads.append(threading.current_thread())
-        compile(*arguments)
+        return submit(*arguments)
 
-    monkeypatch.setattr(type(engine.backend), "prepare", watched)
+    monkeypatch.setattr(type(engine.backend), "submit", watched)
     reply = await engine.agenerate(HELLO, spec=constraints.regex("[0-9]{3}"))
     assert str(reply.message.content).isdigit()
     assert len(threads) == 1

@@ -37,13 +37,34 @@ def compile(
     UnsupportedSchema names the keyword and the path of what cannot be enforced; UnsupportedInput for a backend that
     does not exist or cannot do this kind, and where there is no end id.
     """
+    store, key = _place(spec, tokenizer, vocab_size, backend, end_ids)
+    return store.constraint(tokenizer, key)
+
+
+def is_compiled(
+    spec: Spec,
+    tokenizer: Any,
+    *,
+    vocab_size: int | None = None,
+    backend: str = "auto",
+    end_ids: Iterable[int] | None = None,
+) -> bool:
+    """Whether `compile` with the same arguments has nothing to do any more."""
+    store, key = _place(spec, tokenizer, vocab_size, backend, end_ids)
+    return store.has(key)
+
+
+def _place(
+    spec: Spec, tokenizer: Any, vocab_size: int | None, backend: str, end_ids: Iterable[int] | None
+) -> tuple[_Store, _Key]:
+    """Where the constraint is kept."""
     vocabulary = read_vocabulary(tokenizer)
     width = len(vocabulary.tokens) if vocab_size is None else vocab_size
     if end_ids is None:
         eos = getattr(tokenizer, "eos_token_id", None)
         end_ids = () if eos is None else (eos,)
     ends = check_end_ids(end_ids, width)
-    return _store(tokenizer, vocabulary).constraint(tokenizer, (spec, width, ends, backend))
+    return _store(tokenizer, vocabulary), (spec, width, ends, backend)
 
 
 class _Store:
@@ -74,6 +95,11 @@ class _Store:
             mine.set_exception(error)
             raise
         return mine.result()
+
+    def has(self, key: _Key) -> bool:
+        with self._lock:
+            known = self._constraints.get(key)
+        return known is not None and known.done()
 
     def _compile(self, tokenizer: Any, key: _Key) -> Constraint:
         spec, width, ends, backend = key

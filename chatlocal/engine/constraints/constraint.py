@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -46,11 +46,11 @@ class Constraint:
 
 
 class ConstraintState:
-    """One text as it grows, id by id."""
+    """One text as it grows, id by id. `tokens` are those that it may be written in."""
 
     def __init__(self, cursor: Cursor, tokens: Tokens, vocab_size: int, end_ids: frozenset[int]) -> None:
         self._cursor = cursor
-        self._tokens = tokens
+        self.tokens = tokens
         self._width = vocab_size
         self._ends = end_ids
         self._ids: list[int] = []
@@ -61,9 +61,9 @@ class ConstraintState:
         End ids are allowed exactly where the text may end; control tokens and ids without a token never are.
         UnsupportedSchema when the tokenizer has no token to go on with and the text may not end here.
         """
-        allowed = np.zeros(max(self._width, len(self._tokens.texts)), dtype=np.bool_)
+        allowed = np.zeros(max(self._width, len(self.tokens.texts)), dtype=np.bool_)
         if not self.done:
-            self._cursor.fill(allowed[: len(self._tokens.texts)])
+            self._cursor.fill(allowed[: len(self.tokens.texts)])
         mask = allowed[: self._width]
         if self.may_end:
             mask[list(self._ends)] = True
@@ -79,7 +79,7 @@ class ConstraintState:
             taken = self.may_end and not self._ended
         else:
             # the mask may be narrower than what fits: at forced text it holds the tokenizer's own way to write it
-            usable = 0 <= id < min(self._width, len(self._tokens.texts))
+            usable = 0 <= id < min(self._width, len(self.tokens.texts))
             taken = usable and not self._ended and self._cursor.advance(id)
         if not taken:
             raise UnsupportedInput(f"Token {id} cannot follow {self._tail()!r} under this constraint.")
@@ -96,7 +96,7 @@ class ConstraintState:
 
     def copy(self) -> ConstraintState:
         """Another state at this place, which need not go back behind it."""
-        copied = ConstraintState(self._cursor.copy(), self._tokens, self._width, self._ends)
+        copied = ConstraintState(self._cursor.copy(), self.tokens, self._width, self._ends)
         copied._ids = self._ids[-1:]
         return copied
 
@@ -105,11 +105,22 @@ class ConstraintState:
 
         The end id is not among them.
         """
-        return [] if self.may_end else ending(self._cursor.copy(), self._tokens, limit)
+        return [] if self.may_end else ending(self._cursor.copy(), self.tokens, limit)
 
     def forced_bytes(self) -> bytes:
         """The bytes that must come next, as far as only one text is possible; b"" where there is a choice."""
         return b"" if self.done else self._cursor.forced_bytes()
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """The ids taken so far; a copy knows the last one only."""
+        return self._ids
+
+    @property
+    def steps_to_finish(self) -> int | None:
+        """How many ids the shortest way to an end that was found has, an end id not counted; None where none was."""
+        way = self.ending(_FARTHEST)
+        return None if way is None else len(way)
 
     @property
     def end_ids(self) -> frozenset[int]:
@@ -131,7 +142,7 @@ class ConstraintState:
         return bool(self._ids) and self._ids[-1] in self._ends
 
     def _tail(self) -> str:
-        text = b"".join(self._tokens.texts[id] for id in self._ids[-16:] if id not in self._ends)
+        text = b"".join(self.tokens.texts[id] for id in self._ids[-16:] if id not in self._ends)
         return text.decode(errors="backslashreplace")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chatlocal.engine.constraints.constraint import Constraint, ConstraintState
+from chatlocal.engine.constraints.forced_text import Forced, advance_forced, take_back
 from chatlocal.engine.errors import BudgetTooSmall, UnsupportedInput
 
 
@@ -42,6 +43,34 @@ class TokenBudget:
             return min(self.state.end_ids)
         id, *self._way = self._way
         return id
+
+    def advance_forced(self, replaceable: int | None = None) -> Forced | None:
+        """`forced_text.advance_forced` on the state; None, and no change, where what it writes has no room too.
+
+        What it adds is taken from the tokens that are left.
+        """
+        forced = advance_forced(self.state, replaceable)
+        if forced is None or not forced.ids:
+            return forced
+        left = self._left - forced.grown
+        way = None if self._way is None else self._behind_forced(forced, left)
+        if left < 0 or (self._way is not None and (way is None or len(way) > left)):
+            take_back(self.state, forced)
+            return None
+        self._left, self._way = left, way
+        return forced
+
+    def _behind_forced(self, forced: Forced, left: int) -> list[int] | None:
+        """A way to the end from where the forced text has led: mostly the rest of the known one."""
+        texts = self.state.tokens.texts
+        added = sum(len(texts[id]) for id in forced.ids) - sum(len(texts[id]) for id in forced.replaced)
+        place = 0
+        while added > 0 and self._way and place < len(self._way):
+            added -= len(texts[self._way[place]])
+            place += 1
+        if self._way and not added:
+            return self._way[place:]
+        return self.state.ending(left)
 
     def _behind(self, id: int) -> list[int] | None:
         """A way to the end behind an id, within the tokens that are left."""

@@ -6,11 +6,13 @@ Nodes are numbered breadth first, so the children of a node are neighbours. Node
 from __future__ import annotations
 
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
+from chatlocal.engine.constraints.protocol import Tokens
 
 
 class TokenTrie:
@@ -56,3 +58,29 @@ class TokenTrie:
             alive, states = children[keep], states[keep]
             after[alive] = states
         return after[self.nodes]
+
+    def following(self, text: bytes) -> NDArray[np.int64]:
+        """The bytes that come next in tokens which begin with this text and go on."""
+        node = 0
+        for byte in text:
+            children = self._children(node)
+            found = np.flatnonzero(self._chars[children] == byte)
+            if not len(found):
+                return np.zeros(0, dtype=np.int64)
+            node = children.start + int(found[0])
+        return self._chars[self._children(node)]
+
+    def _children(self, node: int) -> slice:
+        first = int(self._first[node])
+        return slice(first, first + int(self._count[node]))
+
+
+def trie_of(tokens: Tokens) -> TokenTrie:
+    """The trie of these tokens, kept for as long as they are."""
+    trie = _tries.get(tokens)
+    if trie is None:
+        trie = _tries[tokens] = TokenTrie(tokens.texts)
+    return trie
+
+
+_tries: WeakKeyDictionary[Tokens, TokenTrie] = WeakKeyDictionary()

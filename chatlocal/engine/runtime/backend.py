@@ -27,12 +27,14 @@ class Tokens:
     """New ids, in order.
 
     `replaces` is how many of the ids sent before these stand for: their text is a prefix of these ids' text. So it is
-    where forced text went on and is written with other ids now.
+    where forced text went on and is written with other ids now. `choices`, under a constraint, are the natural-log
+    probabilities of the ids among those that were allowed; 0 where no other one was.
     """
 
     ids: tuple[int, ...]
     logprobs: tuple[IdLogprob, ...] = ()
     replaces: int = 0
+    choices: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,23 @@
 Without AVX-512 BF16 or AMX, torch multiplies a bfloat16 matrix by more than a few rows in a plain loop: measured on an
 AVX2 machine, [512, 576] x [576, 1536] takes 170 ms in bfloat16 and 11 ms in float32. Reading one row is a different
 matter: there half the bytes means half the time. So the weights stay bfloat16, and a call with several rows widens
-the layer's weights for its own duration (13 ms for the same product, with float32 sums as before).
+the layer's weights for its own duration (13 ms for the same product, with float32 sums as before), a block of rows at a
+time: what stays in the processor's cache is not written to memory and read again (measured on an output matrix of
+49,152 x 576 and 8 rows: 16 ms, and 70 ms in one piece).
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 # Up to this many rows torch's own bfloat16 product is as fast as widening the weights (measured as above).
-_FEW_ROWS = 2
+_FEW_ROWS = 6
+# Weights are widened so many rows at a time, 2.4 MB for rows of 576.
+_BLOCK = 1024
 
 
 def widen_linears(model: nn.Module) -> bool:
@@ -40,5 +43,7 @@ def _forward(layer: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
     # rows: [..., in_features]
     if rows.numel() <= _FEW_ROWS * layer.in_features or not _narrow(layer) or torch.is_grad_enabled():
         return functional.linear(rows, layer.weight, layer.bias)
-    bias: Any = layer.bias.float() if layer.bias is not None else None
-    return functional.linear(rows.float(), layer.weight.float(), bias).to(rows.dtype)
+    wide = rows.float()
+    blocks = [functional.linear(wide, block.float()) for block in torch.split(layer.weight, _BLOCK)]
+    product = blocks[0] if len(blocks) == 1 else torch.cat(blocks, -1)
+    return (product if layer.bias is None else product + layer.bias.float()).to(rows.dtype)

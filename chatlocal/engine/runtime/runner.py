@@ -10,17 +10,22 @@ from chatlocal.engine.runtime.sequence import Sequence
 
 
 class Runner(Protocol):
-    """One forward pass over sequences: new ids in, the logits behind each sequence's last new id out."""
+    """One forward pass over sequences: new ids in, logits out."""
 
     shares: bool
     """Whether several sequences go through one forward."""
     in_pieces: bool
     """Whether a prompt may be read in pieces."""
+    several: bool
+    """Whether more than one id may be read behind those that were read already."""
+    takes_back: bool
+    """Whether ids that were read can be taken back: `cached` of a sequence may have become less since."""
 
     def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
-        """Read the next n ids of each sequence; float32 logits [len(work), vocabulary] behind its last one read.
+        """Read the next n ids of each sequence, drafts included.
 
-        The rows from `first_row` on are used. `cached` of the sequences is moved on.
+        Gives float32 logits [rows, vocabulary]: `Sequence.rows(n)` for each sequence, in order, behind its last ids.
+        The rows of the cache from `first_row` on are used. `cached` of the sequences is moved on.
         """
         ...
 

@@ -33,7 +33,7 @@ def choose_runner(model: Any) -> Choice:
     layers = _cache_layers(model)
     rereading = RereadingRunner(model)
     try:
-        expected = _read(rereading, model)
+        expected = read_probe(rereading, model)
     except Exception as problem:
         raise ModelLoadError(
             f"{type(model).__name__} cannot continue a text, its forward pass fails"
@@ -46,7 +46,9 @@ def choose_runner(model: Any) -> Choice:
         trouble = _trouble(slots, model, expected)
         if trouble is None:
             return Choice(slots, "requests share one forward for each step", width)
-    plain = PlainRunner(model, in_pieces=not _stateful(model, layers))
+    stateful = _stateful(model, layers)
+    grows = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+    plain = PlainRunner(model, in_pieces=not stateful, takes_back=grows and not stateful)
     how = f"requests run one by one: {trouble}"
     trouble = _trouble(plain, model, expected)
     if trouble is None:
@@ -104,7 +106,7 @@ _NARROW_TOLERANCE = 0.25
 def _trouble(runner: Runner, model: Any, expected: torch.Tensor) -> str | None:
     """What is wrong with the runner's logits for the probe, None where they are as expected."""
     try:
-        logits = _read(runner, model)
+        logits = read_probe(runner, model)
     except Exception as problem:  # a model that cannot be called this way shows it in its own way
         return f"a forward fails ({type(problem).__name__}: {problem})"
     finally:
@@ -115,8 +117,8 @@ def _trouble(runner: Runner, model: Any, expected: torch.Tensor) -> str | None:
     return f"a forward gives other logits than the model alone (distance {distance:.2g})"
 
 
-def _read(runner: Runner, model: Any) -> torch.Tensor:
-    """The runner's logits behind two prompts, read in two forwards."""
+def read_probe(runner: Runner, model: Any) -> torch.Tensor:
+    """The runner's logits [2, vocabulary] behind two prompts, read in two forwards."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = CausalModel(model).vocabulary
     prompts = [torch.randint(vocabulary, (first + more,), generator=generator).tolist() for first, more in _PROBE]

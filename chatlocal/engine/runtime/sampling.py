@@ -33,12 +33,12 @@ def choose(logits: torch.Tensor, sequences: list[Sequence]) -> list[int]:
     return chosen.tolist()
 
 
-def remember(sequence: Sequence, chosen: int, vocabulary: int, device: torch.device) -> None:
-    """Count a new id where a penalty of the sequence needs the count."""
+def remember(sequence: Sequence, id: int, vocabulary: int, device: torch.device, change: int = 1) -> None:
+    """Count a new id, or by -1 one that was taken back, where a penalty of the sequence needs the count."""
     if _penalized(sequence):
         if sequence.counts is None:
             sequence.counts = torch.zeros(vocabulary, dtype=torch.int32, device=device)
-        sequence.counts[chosen] += 1
+        sequence.counts[id] += change
 
 
 def penalize(logits: torch.Tensor, sequence: Sequence) -> None:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass
+from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 
 import torch
 
 from chatlocal.engine.errors import ChatLocalError, EngineClosed, EngineDied
-from chatlocal.engine.runtime import sampling
 from chatlocal.engine.runtime.backend import Done, IdLogprob, Tokens
+from chatlocal.engine.runtime.decoding import Decoder, End, Stats, no_numbers
 from chatlocal.engine.runtime.runner import Runner
 from chatlocal.engine.runtime.scoring import Scorer
+from chatlocal.engine.runtime.selective_head import SelectiveHead
 from chatlocal.engine.runtime.sequence import Sequence
 
 # Prompt ids for each forward, of one prompt and of all (padding counted): many while nobody is waiting for an id, so
@@ -26,27 +27,25 @@ _PREFILL_IDLE = (512, 1024)
 _PREFILL_BUSY = (64, 64)
 
 
-@dataclass
-class Stats:
-    """Counts since the start."""
-
-    forwards: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    finished: int = 0
-    cancelled: int = 0
-    failed: int = 0
-
-
 class Scheduler:
     """Runs sequences to their end. The thread starts with the first one.
 
     `submit` and `close` may be called from any thread; everything else happens on the scheduler's own.
     """
 
-    def __init__(self, runner: Runner, scorer: Scorer, max_batch: int) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        scorer: Scorer,
+        decoder: Decoder,
+        stats: Stats,
+        max_batch: int,
+        head: SelectiveHead | None = None,
+    ) -> None:
         self._runner = runner
         self._scorer = scorer
+        self._decoder = decoder
+        self._head = head
         self._max_batch = max_batch
         self._inbox: SimpleQueue[Sequence | None] = SimpleQueue()  # None: look whether to close
         self._waiting: list[Sequence] = []
@@ -57,7 +56,7 @@ class Scheduler:
         self._thread: threading.Thread | None = None
         self._closing = False
         self._died: BaseException | None = None
-        self.stats = Stats()
+        self.stats = stats
 
     def submit(self, sequence: Sequence) -> None:
         """Queue a sequence. EngineClosed or EngineDied when there is no thread any more that could run it."""
@@ -116,9 +115,19 @@ class Scheduler:
         error.__cause__ = self._died
         return error
 
+    def wake(self) -> None:
+        """Have it look again at a sequence that has become ready, or was closed before it was."""
+        self._inbox.put(None)
+
     def _receive(self) -> None:
         """Take what has arrived; wait for it when there is nothing else to do."""
-        self._receive_all(block=not (self._waiting or self._prefilling or self._decoding))
+        admits = bool(self._waiting) and self.running < self._max_batch
+        reads = any(map(self._reads, self._prefilling))
+        self._receive_all(block=not (admits or reads or self._decoding))
+
+    def _reads(self, sequence: Sequence) -> int:
+        """How many ids of a prompt can be read next, if all of them are taken at once."""
+        return sequence.readable if self._runner.in_pieces or sequence.ready else 0
 
     def _receive_all(self, block: bool) -> None:
         while True:
@@ -133,6 +142,7 @@ class Scheduler:
     def _step(self) -> None:
         self._drop_cancelled()
         self._admit()
+        self._begin()
         scored = next((sequence for sequence in self._prefilling if sequence.given), None)
         if scored is not None:
             self._score(scored)  # one a step, between the steps of those that are running
@@ -146,13 +156,22 @@ class Scheduler:
             for sequence in [sequence for sequence in group if sequence.channel.closed]:
                 group.remove(sequence)
                 self._runner.release(sequence)
-                self.stats.cancelled += 1
+                self.stats.cancelled += sequence.ready  # one that was refused while it was read was none
 
     def _admit(self) -> None:
         while self._waiting and self.running < self._max_batch:
             first = max(self._waiting, key=lambda sequence: sequence.request.priority)  # of equals, the oldest
             self._waiting.remove(first)
             self._prefilling.append(first)
+
+    def _begin(self) -> None:
+        """Write the beginnings of answers that must be so: they are read together with the last id of the prompt."""
+        for sequence in [one for one in self._prefilling if one.ready and not one.begun]:
+            sequence.begun = True
+            end = self._decoder.go_on(sequence)
+            sequence.send()
+            if end is not None:
+                self._end_with(sequence, end)
 
     def _score(self, sequence: Sequence) -> None:
         """Report the log-probabilities of a sequence whose new ids are known, and end it."""
@@ -164,7 +183,7 @@ class Scheduler:
         self.stats.forwards += passes
         self.stats.tokens_in += len(sequence.ids) + len(sequence.given)
         if not all(map(math.isfinite, logprobs)):
-            self._end(sequence, error=_no_numbers())
+            self._end(sequence, error=no_numbers())
             return
         reports = tuple(map(IdLogprob, sequence.given, logprobs))
         sequence.channel.put(Tokens(sequence.given, reports))
@@ -178,91 +197,54 @@ class Scheduler:
         work: list[tuple[Sequence, int]] = []
         widest = 0
         for sequence in self._prefilling:
-            count = min(sequence.pending, piece) if self._runner.in_pieces else sequence.pending
+            count = min(self._reads(sequence), piece) if self._runner.in_pieces else self._reads(sequence)
+            if not count:
+                continue
             widest = max(widest, count)
             if work and widest * (len(work) + 1) > together:
                 break
             work.append((sequence, count))
-        self._forward(work, len(self._decoding))
+        if work:
+            self._forward(work, len(self._decoding))
 
     def _forward(self, work: list[tuple[Sequence, int]], first_row: int) -> None:
-        """Run the model and give each sequence whose ids are all read its next id."""
+        """Run the model and give each sequence whose ids are all read its next ids."""
         for part in [work] if self._runner.shares else [[item] for item in work]:
             try:
-                logits = self._runner.forward(part, first_row)
-                self.stats.forwards += 1
-                rows = [row for row, (sequence, _) in enumerate(part) if not sequence.pending]
-                if rows:
-                    self._decode(logits[rows] if len(rows) < len(part) else logits, [part[row][0] for row in rows])
+                deciding = [sequence for sequence, count in part if sequence.rows(count)]
+                logits = self._logits(part, first_row, deciding)
+                if deciding:
+                    self._decode(logits, deciding)
             except Exception as problem:
                 for sequence, _ in part:
                     if sequence in self._prefilling or sequence in self._decoding:
                         self._end(sequence, error=problem)
 
+    def _logits(self, work: list[tuple[Sequence, int]], first_row: int, deciding: list[Sequence]) -> torch.Tensor:
+        """One forward; -inf at ids that no sequence may have next, where it pays to leave them out."""
+        ids = None if self._head is None else self._head.worthwhile(deciding)
+        with nullcontext() if self._head is None or ids is None else self._head.only(ids):
+            logits = self._runner.forward(work, first_row)
+        self.stats.forwards += 1
+        if self._head is None or ids is None:
+            return logits
+        self.stats.selected += 1
+        return self._head.spread(logits, ids)
+
     def _decode(self, logits: torch.Tensor, sequences: list[Sequence]) -> None:
-        reports = sampling.logprobs(logits, sequences)
-        for sequence, row in zip(sequences, logits, strict=True):
-            self._restrict(sequence, row)
-        for sequence, finite in zip(sequences, logits.amax(-1).isfinite().tolist(), strict=True):
-            if not finite and sequence.broken is None:
-                sequence.broken = _no_numbers()
-        for sequence, chosen, report in zip(sequences, sampling.choose(logits, sequences), reports, strict=True):
+        for sequence in sequences:
             if sequence in self._prefilling:
                 self.stats.tokens_in += len(sequence.request.prompt_ids)
                 self._prefilling.remove(sequence)
                 self._decoding.append(sequence)
-            if sequence.broken is not None:
-                self._end(sequence, error=sequence.broken)
-            else:
-                self._take(sequence, chosen, logits, report)
+        for sequence, end in self._decoder.decode(logits, sequences).items():
+            self._end_with(sequence, end)
 
-    def _restrict(self, sequence: Sequence, row: torch.Tensor) -> None:
-        """Apply penalties and the grammar's mask. What fails here ends its own sequence and no other."""
-        try:
-            sampling.penalize(row, sequence)
-            if sequence.constraint_state is not None:
-                row.masked_fill_(~sequence.constraint_state.mask().to(row.device), -torch.inf)
-        except Exception as problem:
-            sequence.broken = problem
-
-    def _take(self, sequence: Sequence, chosen: int, logits: torch.Tensor, row: torch.Tensor | None) -> None:
-        """Hand one new id over, and end the sequence where it ends."""
-        chosen = self._within_reach(sequence, chosen)
-        if chosen in sequence.request.stop_ids:
-            self._end(sequence, Done("stop", chosen))
-            return
-        sequence.ids.append(chosen)
-        self.stats.tokens_out += 1
-        sampling.remember(sequence, chosen, logits.shape[-1], logits.device)
-        reported: tuple[IdLogprob, ...] = ()
-        if row is not None:
-            reported = (sampling.report(row, chosen, sequence.request.logprobs or 0),)
-        sequence.channel.put(Tokens((chosen,), reported))
-        if self._grammar_ends(sequence, chosen):
-            self._end(sequence, Done("stop"))
-        elif sequence.broken is not None:
-            self._end(sequence, error=sequence.broken)
-        elif sequence.at_limit:
-            self._end(sequence, Done("length"))
-
-    def _within_reach(self, sequence: Sequence, chosen: int) -> int:
-        """The id, or the one in its place that keeps the answer from being cut."""
-        try:
-            return chosen if sequence.budget is None else sequence.budget.within_reach(chosen)
-        except Exception as problem:
-            sequence.broken = problem
-            return chosen
-
-    def _grammar_ends(self, sequence: Sequence, chosen: int) -> bool:
-        state = sequence.constraint_state
-        if state is None:
-            return False
-        try:
-            state.advance(chosen)
-            return bool(state.done)
-        except Exception as problem:
-            sequence.broken = problem
-            return False
+    def _end_with(self, sequence: Sequence, end: End) -> None:
+        if isinstance(end, Exception):
+            self._end(sequence, error=end)
+        else:
+            self._end(sequence, end)
 
     def _end(self, sequence: Sequence, done: Done | None = None, error: Exception | None = None) -> None:
         for group in (self._prefilling, self._decoding):
@@ -275,10 +257,6 @@ class Scheduler:
         elif done is not None:
             self.stats.finished += 1
             sequence.channel.put(done)
-
-
-def _no_numbers() -> EngineDied:
-    return EngineDied("The model's logits are not numbers: load it with dtype='float32' or 'bfloat16'.")
 
 
 def _named(error: Exception) -> Exception:

@@ -7,15 +7,15 @@ import random
 import torch
 
 from chatlocal.engine.constraints import TokenBudget
-from chatlocal.engine.runtime.backend import Request
+from chatlocal.engine.runtime.backend import IdLogprob, Request, Tokens
 from chatlocal.engine.runtime.stream import Channel
 
 
 class Sequence:
     """A running request. Everything that its result depends on lives here, so that no other request can change it.
 
-    `budget` holds the state of its constraint, if it has one. `given` are the new ids where they are known beforehand
-    and only their log-probabilities are wanted.
+    `budget` holds the state of its constraint, if it has one; with `ready` False it is still to come (`begin`). `given`
+    are the new ids where they are known beforehand and only their log-probabilities are wanted.
     """
 
     def __init__(
@@ -23,15 +23,24 @@ class Sequence:
         request: Request,
         budget: TokenBudget | None = None,
         given: tuple[int, ...] = (),
+        *,
+        ready: bool = True,
     ) -> None:
         self.request = request
         self.channel = Channel()
         self.budget = budget
-        self.constraint_state = None if budget is None else budget.state
         self.given = given
+        self.ready = ready
+        """Whether an answer may be begun; until then all of the prompt but its last id can be read."""
+        self.begun = False
+        """Whether what its answer must begin with is written."""
         self.ids: list[int] = list(request.prompt_ids)
+        self.draft: list[int] = []
+        """Ids that may come next. They are read along, and kept as far as they are what is chosen."""
         self.cached = 0
-        """How many of `ids` have their keys and values in the cache."""
+        """How many of `ids` and `draft` have their keys and values in the cache."""
+        self.mask: torch.Tensor | None = None
+        """Which ids may follow, bool [vocabulary], where that is known before the logits are."""
         self.broken: Exception | None = None
         """What went wrong with this sequence alone; it ends with it."""
         self.random = random.Random(request.sampling.seed)
@@ -39,11 +48,34 @@ class Sequence:
         """Occurrences of every id among the new ones, int32 [vocabulary]; kept only where a penalty needs them."""
         self.prompt_seen: torch.Tensor | None = None
         """Which ids the prompt has, bool [vocabulary]; kept only where the repetition penalty needs them."""
+        self._reports: list[IdLogprob] = []
+        self._choices: list[float] = []
+        self._sent = 0
+        self._replaces = 0
+
+    def begin(self, budget: TokenBudget) -> None:
+        """Give it the constraint that it waited for."""
+        self.budget = budget
+        self.ready = True
+
+    def next_ids(self, count: int) -> list[int]:
+        """The next ids to read, those of the draft included."""
+        last = self.cached + count
+        return [*self.ids[self.cached : last], *self.draft[: max(0, last - len(self.ids))]]
+
+    def rows(self, count: int) -> int:
+        """How many rows of logits reading so many ids gives: when all are read, one, and one for each drafted id."""
+        return 1 + len(self.draft) if count == self.pending else 0
 
     @property
     def pending(self) -> int:
-        """How many ids the next forward passes still have to read: 1 while decoding."""
-        return len(self.ids) - self.cached
+        """How many ids the next forward passes still have to read: 1 while decoding, and those of the draft."""
+        return len(self.ids) + len(self.draft) - self.cached
+
+    @property
+    def readable(self) -> int:
+        """How many of the pending ids may be read now."""
+        return self.pending if self.ready else self.pending - 1
 
     @property
     def new_tokens(self) -> int:
@@ -54,3 +86,38 @@ class Sequence:
         """Whether there are as many new ids as the request allows."""
         limit = self.request.sampling.max_tokens
         return limit is not None and self.new_tokens >= limit
+
+    def take(self, id: int, choice: float, report: IdLogprob | None) -> None:
+        """A new id, by choice. A draft that says otherwise is dropped."""
+        self.ids.append(id)
+        self._choices.append(choice)
+        if report is not None:
+            self._reports.append(report)
+        if self.draft and self.draft[0] == id:
+            del self.draft[0]
+        else:
+            self.draft.clear()
+            self.cached = min(self.cached, len(self.ids) - 1)
+
+    def write(self, replaced: int, ids: tuple[int, ...]) -> None:
+        """New ids, without a choice, in the place of the last `replaced` ones."""
+        kept = len(self.ids) - replaced
+        made = self.new_tokens - replaced
+        chosen = sum(self._choices[made:])
+        del self.ids[kept:], self._choices[made:]
+        self._replaces += max(0, self._sent - made)
+        self._sent = min(self._sent, made)
+        self.ids += ids
+        # What was chosen among stays known: the first of the new ids stands for it.
+        self._choices += [chosen if place == 0 else 0.0 for place in range(len(ids))]
+        self.cached = min(self.cached, kept)
+
+    def send(self) -> None:
+        """Hand over what is new since the last time."""
+        start = len(self.request.prompt_ids) + self._sent
+        ids = tuple(self.ids[start:])
+        if ids:
+            choices = tuple(self._choices[self._sent :]) if self.budget is not None else ()
+            self.channel.put(Tokens(ids, tuple(self._reports[self._sent :]), self._replaces, choices))
+            self._sent += len(ids)
+            self._replaces = 0

@@ -15,12 +15,14 @@ class PlainRunner:
     """A Runner that gives each sequence a cache of transformers' making.
 
     `in_pieces` is False for models that carry a state along: many of them forget it where a prompt is read in pieces.
+    `takes_back`: every layer keeps all keys and values.
     """
 
     shares = False
 
-    def __init__(self, model: Any, *, in_pieces: bool) -> None:
-        self.in_pieces = in_pieces
+    def __init__(self, model: Any, *, in_pieces: bool, takes_back: bool) -> None:
+        self.in_pieces = self.several = in_pieces
+        self.takes_back = takes_back
         self._model = CausalModel(model)
         self._caches: dict[Sequence, Any] = {}
 
@@ -31,11 +33,12 @@ class PlainRunner:
         cache = self._caches.get(sequence)
         if cache is None:
             cache = self._caches[sequence] = DynamicCache(config=self._model.model.config)
-        device = self._model.device
-        ids = torch.tensor([sequence.ids[sequence.cached : sequence.cached + count]], device=device)
-        logits = self._model(ids, torch.tensor([count - 1], device=device), cache)
+        elif self.takes_back and (surplus := int(cache.get_seq_length()) - sequence.cached):
+            cache.crop(-surplus)
+        ids = torch.tensor([sequence.next_ids(count)], device=self._model.device)
+        logits = _last(self._model, ids, sequence.rows(count), cache)
         sequence.cached += count
-        return logits[:, -1]
+        return logits
 
     def release(self, sequence: Sequence) -> None:
         self._caches.pop(sequence, None)
@@ -49,6 +52,8 @@ class RereadingRunner:
 
     shares = False
     in_pieces = False
+    several = True
+    takes_back = True
 
     def __init__(self, model: Any) -> None:
         self._model = CausalModel(model)
@@ -57,12 +62,20 @@ class RereadingRunner:
         return torch.cat([self._forward(sequence, count) for sequence, count in work])
 
     def _forward(self, sequence: Sequence, count: int) -> torch.Tensor:
+        rows = sequence.rows(count)
         sequence.cached += count
-        ids = torch.tensor([sequence.ids[: sequence.cached]], device=self._model.device)
-        return self._model(ids, torch.tensor([sequence.cached - 1], device=self._model.device), None)[:, -1]
+        ids = torch.tensor([[*sequence.ids, *sequence.draft][: sequence.cached]], device=self._model.device)
+        return _last(self._model, ids, rows, None)
 
     def release(self, sequence: Sequence) -> None:
         pass
 
     def close(self) -> None:
         pass
+
+
+def _last(model: CausalModel, ids: torch.Tensor, rows: int, cache: Any) -> torch.Tensor:
+    """The logits [rows, vocabulary] behind the last of `ids` (int64 [1, new])."""
+    length = ids.shape[1]
+    keep = torch.arange(length - max(rows, 1), length, device=model.device)
+    return model(ids, keep, cache)[0, max(rows, 1) - rows :]

@@ -16,6 +16,8 @@ class SlotRunner:
 
     shares = True
     in_pieces = True
+    several = True
+    takes_back = True
 
     def __init__(self, model: Any, layers: int) -> None:
         self._model = CausalModel(model)
@@ -31,14 +33,20 @@ class SlotRunner:
         # Rows with fewer new ids are padded; the next forward overwrites their padding before anything can see it.
         ids = torch.zeros(len(work), widest, dtype=torch.long)
         for row, (sequence, count) in enumerate(work):
-            ids[row, :count] = torch.tensor(sequence.ids[sequence.cached : sequence.cached + count])
+            ids[row, :count] = torch.tensor(sequence.next_ids(count))
         columns = starts[:, None] + torch.arange(widest)
         device = self._model.device
         visible = (torch.arange(longest) <= columns[:, :, None])[:, None].to(device)
         # Padding must not name positions that the model does not have.
         positions = torch.minimum(columns, (starts + last)[:, None]).to(device)
         self._cache.place(first_row, columns.to(device), longest)
-        keep, where = torch.unique(last, return_inverse=True)
+        wanted = [
+            (row, place)
+            for row, (sequence, count) in enumerate(work)
+            for place in range(count - sequence.rows(count), count)
+        ]
+        of_row, places = torch.tensor(wanted or [(0, 0)]).T
+        keep, where = torch.unique(places, return_inverse=True)
         logits = self._model(
             ids.to(device),
             keep.to(device),
@@ -48,7 +56,7 @@ class SlotRunner:
         )
         for sequence, count in work:
             sequence.cached += count
-        return logits[torch.arange(len(work), device=device), where.to(device)]
+        return logits[of_row.to(device), where.to(device)][: len(wanted)]
 
     def release(self, sequence: Sequence) -> None:
         if sequence in self._rows:

@@ -11,10 +11,19 @@ import torch
 from chatlocal.engine import constraints
 from chatlocal.engine.errors import EngineDied, UnsupportedInput, UnsupportedSchema
 from chatlocal.engine.messages import Sampling
-from chatlocal.engine.runtime import scheduler, scoring, slot_cache
+from chatlocal.engine.runtime import scheduler, scoring, slot_cache, torch_backend
 from chatlocal.engine.runtime.backend import Backend, Done, Request, Tokens
 from chatlocal.engine.runtime.torch_backend import TorchBackend
-from tests.engine.runtime.running import generated, ids_of, prompt, request, run_alone, run_together, tiny_backend
+from tests.engine.runtime.running import (
+    generated,
+    ids_of,
+    prompt,
+    request,
+    run_alone,
+    run_together,
+    tiny_backend,
+    wait_for,
+)
 from tests.tiny import tiny_model, tiny_tokenizer
 
 if TYPE_CHECKING:
@@ -230,10 +239,46 @@ def test_a_batch_of_none_is_refused() -> None:
         TorchBackend(MODEL, tiny_tokenizer(), max_batch=0)
 
 
-def test_a_constraint_that_cannot_be_compiled_is_refused_before_any_work(backend: TorchBackend) -> None:
+def test_a_constraint_that_cannot_be_compiled_is_refused_before_any_work(
+    backend: TorchBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_backend, "_LONG", 60.0)
     with pytest.raises(UnsupportedSchema):
         backend.submit(Request(prompt(3), stop_ids=frozenset({2}), constraint_spec=constraints.regex(r"(?=a)b")))
     assert backend.stats()["forwards"] == 0
+
+
+def test_the_prompt_is_read_while_a_constraint_takes_long_to_compile(
+    backend: TorchBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = constraints.regex("[a-d]{3}|[e-h]{4}")
+    seen: list[int] = []
+
+    def slow(*arguments: Any, **settings: Any) -> Any:
+        wait_for(lambda: backend.stats()["forwards"] > 0, "the prompt is being read")
+        seen.append(backend.stats()["tokens_out"])
+        return constraints.compile(*arguments, **settings)
+
+    monkeypatch.setattr(torch_backend, "_LONG", 0.0)
+    monkeypatch.setattr(torch_backend, "compile", slow)
+    asked = Request(prompt(30), Sampling(max_tokens=9), frozenset({2}), spec)
+    ids = ids_of(backend.submit(asked))
+    assert seen == [0]
+    monkeypatch.undo()
+    assert ids == ids_of(backend.submit(asked))
+
+
+def test_a_refusal_after_an_early_start_frees_the_slot(backend: TorchBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Any:
+        wait_for(lambda: backend.stats()["running"] == 1, "it was begun")
+        raise UnsupportedSchema("regex", "", "no")
+
+    monkeypatch.setattr(torch_backend, "_LONG", 0.0)
+    monkeypatch.setattr(torch_backend, "compile", refuse)
+    with pytest.raises(UnsupportedSchema):
+        backend.submit(Request(prompt(30), Sampling(max_tokens=9), frozenset({2}), constraints.regex("[i-l]{3}")))
+    wait_for(lambda: backend.stats()["running"] == 0, "the slot is free")
+    assert backend.stats()["tokens_out"] == backend.stats()["cancelled"] == 0
 
 
 # the real model

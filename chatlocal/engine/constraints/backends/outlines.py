@@ -9,7 +9,6 @@ import json
 from collections import OrderedDict
 from functools import cached_property
 from threading import Lock
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
 from chatlocal.engine.constraints.protocol import Cursor, GrammarBackend, Tokens
 from chatlocal.engine.constraints.regex_automaton import regex_automaton
 from chatlocal.engine.constraints.spec import Spec
-from chatlocal.engine.constraints.token_trie import TokenTrie
+from chatlocal.engine.constraints.token_trie import TokenTrie, trie_of
 from chatlocal.engine.errors import UnsupportedSchema
 
 # Masks are kept as bits: 1,024 of them take 19 MB for a vocabulary of 151,000.
@@ -33,7 +32,7 @@ class AutomatonGrammar:
     def __init__(self, automaton: ByteAutomaton, tokens: Tokens) -> None:
         self.automaton = automaton
         self.tokens = tokens
-        self._trie = _trie(tokens)
+        self._trie = trie_of(tokens)
         self._live = _live(automaton, self._trie)
         self._masks: OrderedDict[int, NDArray[np.uint8]] = OrderedDict()
         self._lock = Lock()
@@ -152,16 +151,6 @@ def _live(automaton: ByteAutomaton, trie: TokenTrie) -> NDArray[np.bool_]:
                 live[state] = True
                 new.append(state)
     return live
-
-
-def _trie(tokens: Tokens) -> TokenTrie:
-    trie = _tries.get(tokens)
-    if trie is None:
-        trie = _tries[tokens] = TokenTrie(tokens.texts)
-    return trie
-
-
-_tries: WeakKeyDictionary[Tokens, TokenTrie] = WeakKeyDictionary()
 
 
 def _build(spec: Spec, tokens: Tokens) -> AutomatonGrammar:
