@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+from chatlocal.engine.confidence import Choices
 from chatlocal.engine.constraints.left_to_validation import left_to_validation
 from chatlocal.engine.constraints.spec import Spec
 from chatlocal.engine.constraints.vocabulary import token_bytes
 from chatlocal.engine.detokenize import Detokenizer
 from chatlocal.engine.events import (
+    CallDelta,
     CallInvalid,
     CallStart,
     Event,
@@ -56,6 +59,9 @@ class AnswerReader:
         self._spec = spec
         self._logprobs: list[TokenLogprob | None] = []
         """One for each id so far, None where the backend reported nothing."""
+        self._choices = Choices()
+        self._written: dict[int | None, list[str]] = {}
+        """The text of the answer (None) and the arguments of each call, as far as they are out."""
         self._started: set[int] = set()
         self._broken: set[int] = set()
         self._thinks = False
@@ -64,12 +70,28 @@ class AnswerReader:
 
     def feed(self, event: TokenEvent) -> list[Event]:
         """The events that became final with this one. Ids after the end of the answer are not counted."""
+        events = self._events(event)
+        if self._spec is None:
+            return events
+        for one in events:
+            if isinstance(one, Text):
+                self._written.setdefault(None, []).append(one.text)
+            elif isinstance(one, CallDelta):
+                self._written.setdefault(one.index, []).append(one.arguments)
+        return [replace(one, confidence=self._confidence()) if isinstance(one, Finish) else one for one in events]
+
+    def _events(self, event: TokenEvent) -> list[Event]:
         if isinstance(event, Done):
             events = self._text(self._detokenizer.flush())
             return events if self.finished else [*events, *self._finish(event.reason)]
         if event.replaces:
             self._detokenizer.rewind(event.replaces)
             del self._logprobs[-event.replaces :]
+            if self._spec is not None:
+                self._choices.rewind(event.replaces)
+        if self._spec is not None and event.choices:
+            for new, choice in zip(event.ids, event.choices, strict=True):
+                self._choices.add(self._data(new), choice)
         events = []
         for new, report in zip_longest(event.ids, event.logprobs[: len(event.ids)]):
             self._logprobs.append(None if report is None else self._logprob(report))
@@ -129,6 +151,14 @@ class AnswerReader:
         left = () if self._spec is None else left_to_validation(self._spec)
         return [*events, Finish(reason, usage, tuple(reports) if reports else None, stopped, left)]
 
+    def _confidence(self) -> dict[str, float] | None:
+        """That in the answer, or in the arguments of its only call."""
+        calls = [index for index in self._written if index is not None]
+        if len(calls) > 1:
+            return None
+        written = self._written.get(calls[0] if calls else None, ())
+        return self._choices.of_json("".join(written).strip()) if written else None
+
     def _count_thought(self, events: list[Event]) -> None:
         """Ids of thinking, the marks around it included; an id that gives nothing yet goes with the one before."""
         kinds = {type(event) for event in events} - {Finish}
@@ -144,9 +174,12 @@ class AnswerReader:
             tuple(TokenLogprob(id, *self._spelling(id), logprob) for id, logprob in value.top),
         )
 
-    def _spelling(self, id: int) -> tuple[str, bytes]:
+    def _data(self, id: int) -> bytes:
         spelled = token_bytes(self._tokenizer)
-        data = spelled[id] if id < len(spelled) else b""
+        return spelled[id] if id < len(spelled) else b""
+
+    def _spelling(self, id: int) -> tuple[str, bytes]:
+        data = self._data(id)
         if not data:  # a control token: shown by its name
             return str(self._tokenizer.convert_ids_to_tokens(id)), b""
         return data.decode("utf-8", "replace"), data

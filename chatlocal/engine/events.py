@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from chatlocal.engine.messages import ChatMessage, InvalidCall, ToolCall
@@ -85,7 +85,8 @@ class Finish:
     """The last event. `stop` is the stop text that ended the answer, if one did.
 
     `left_to_validation` names what the form of the answer asks for and no grammar enforces, such as "uniqueItems at
-    /properties/tags": check it.
+    /properties/tags": check it. `confidence`, of an answer or a single call in JSON under a grammar, has the
+    probability of each value by its JSON pointer ("" is the whole): the product of its choices among what was allowed.
     """
 
     reason: FinishReason
@@ -93,6 +94,7 @@ class Finish:
     logprobs: tuple[TokenLogprob, ...] | None = None
     stop: str | None = None
     left_to_validation: tuple[str, ...] = ()
+    confidence: Mapping[str, float] | None = field(default=None, compare=False)
 
 
 Event = Text | Reasoning | CallStart | CallDelta | CallInvalid | Finish

@@ -265,7 +265,8 @@ class ChatLocal(BaseChatModel):
         OutputParserException, whose `tries` are all the answers with what was wrong. With `include_raw` the error is
         the value of `parsing_error`, `raw` has the tries in `response_metadata["tries"]`, each a dict of `answer` and
         `error` (None for the one that fits), and its usage_metadata counts the tokens of all of them. What of the
-        schema no grammar enforces, and validation alone sees to, stands in `response_metadata["left_to_validation"]`.
+        schema no grammar enforces, and validation alone sees to, stands in `response_metadata["left_to_validation"]`,
+        and how probable the model found each value, by its JSON pointer, in `response_metadata["confidence"]`.
 
         Streaming gives growing partial values and no second try. Those of a class validate: there is none before its
         required fields are there, and none while the element that is being written to a list has not got its own.

@@ -117,6 +117,8 @@ class ChunkWriter:
         }
         if finish.left_to_validation:
             metadata["left_to_validation"] = list(finish.left_to_validation)
+        if finish.confidence is not None:
+            metadata["confidence"] = dict(finish.confidence)
         if finish.logprobs is not None:
             metadata["logprobs"] = {"content": [_token(token) for token in finish.logprobs]}
         message = AIMessageChunk(

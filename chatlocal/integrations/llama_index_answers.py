@@ -126,12 +126,13 @@ class AnswerSoFar:
         """Plain JSON values: token counters and tracers read it."""
         if self._finish is None:
             return None
-        left = list(self._finish.left_to_validation)
+        left, confidence = list(self._finish.left_to_validation), self._finish.confidence
         return {
             "usage": self._usage(),
             "finish_reason": self._finish.reason,
             "model": self._model,
             **({"left_to_validation": left} if left else {}),
+            **({"confidence": dict(confidence)} if confidence is not None else {}),
         }
 
     def _additional(self, streaming: bool) -> dict[str, Any]:

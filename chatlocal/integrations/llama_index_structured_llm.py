@@ -19,8 +19,9 @@ class LocalStructuredLLM(StructuredLLM):
     """An LLM whose answers are objects of one class: the response's `raw`, and JSON as its text.
 
     A whole response has in its additional_kwargs all answers of the model under "tries", each a dict of `answer` and
-    `error` (None for the one that fits), the counts of their tokens in all, and under "left_to_validation" what of the
-    schema no grammar enforced, if there is something.
+    `error` (None for the one that fits), the counts of their tokens in all, under "confidence" how probable the model
+    found each value (by its JSON pointer), and under "left_to_validation" what of the schema no grammar enforced, if
+    there is something.
     """
 
     @reported(llm_chat_callback)
@@ -47,13 +48,13 @@ def _prompt(messages: Sequence[ChatMessage]) -> ChatPromptTemplate:
 
 
 def _response(prediction: Prediction[Any]) -> ChatResponse:
-    left = prediction.raw.get("left_to_validation")
+    told = {name: prediction.raw[name] for name in ("left_to_validation", "confidence") if name in prediction.raw}
     return ChatResponse(
         message=ChatMessage(role=MessageRole.ASSISTANT, content=prediction.value.model_dump_json()),
         raw=prediction.value,
         additional_kwargs={
             "tries": as_json(prediction.tries),
-            **({"left_to_validation": left} if left else {}),
+            **told,
             **prediction.usage,
         },
     )
