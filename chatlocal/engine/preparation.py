@@ -10,7 +10,7 @@ from typing import Any
 
 from chatlocal.engine.answer import AnswerReader
 from chatlocal.engine.call_decision import DEFAULT_THRESHOLD, best_tool, wanted_tools
-from chatlocal.engine.constraints import Spec
+from chatlocal.engine.constraints import Limits, Spec
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
 from chatlocal.engine.generation_defaults import complete, end_ids
@@ -140,7 +140,7 @@ class Preparation:
         if room < 1:
             raise ContextOverflow(len(ids), self._context_length or 0)
         filled = complete(replace(sampling, stop=()), self._generation_config, room)
-        plan = self.tool_use.plan(prompt, choice, wish.tools.parallel, wish.spec, filled)
+        plan = self.tool_use.plan(prompt, choice, wish.tools.parallel, _limited(wish.spec), filled)
         ends = end_ids(self._tokenizer, self._generation_config, prompt.stop_ids(self._tokenizer))
         request = Request(
             prompt_ids=ids,
@@ -182,6 +182,13 @@ class Preparation:
             return self.prepared(text)
         demanded = self.prepared(replace(wish, tools=replace(wish.tools, tools=wanted, choice="required")))
         return demanded if choice.mode == "required" else replace(demanded, otherwise=text)
+
+
+def _limited(spec: Spec | None) -> Spec | None:
+    """With the default limits, where it has none of its own: a small model may go on with a list for ever."""
+    if spec is None or spec.kind != "json_schema" or spec.limits is not None:
+        return spec
+    return replace(spec, limits=Limits())
 
 
 def deadline_of(timeout: float | None) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from chatlocal.engine.constraints import validation
 from chatlocal.engine.constraints.compilation import compile
 from chatlocal.engine.constraints.constraint import Constraint, ConstraintState
+from chatlocal.engine.constraints.limits import Limits
 from chatlocal.engine.constraints.spec import (
     Opening,
     Spec,
@@ -27,6 +28,7 @@ from chatlocal.engine.constraints.token_budget import TokenBudget
 __all__ = [
     "Constraint",
     "ConstraintState",
+    "Limits",
     "Opening",
     "Spec",
     "TokenBudget",

@@ -14,13 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.constraint import ConstraintState
-from chatlocal.engine.constraints.protocol import Tokens
+from chatlocal.engine.constraints.protocol import Tokens, per_tokens
 from chatlocal.engine.constraints.token_trie import trie_of
 from chatlocal.engine.errors import UnsupportedInput
 
@@ -133,17 +132,17 @@ def _unsettled(state: ConstraintState, ids: Sequence[int], text: bytes) -> int:
 
 def _first_bytes(state: ConstraintState) -> NDArray[np.bool_]:
     """Bool [256]: the bytes with which an allowed token begins."""
-    first = _firsts.get(state.tokens)
-    if first is None:
-        first = np.array([text[0] if text else 256 for text in state.tokens.texts], dtype=np.int64)
-        _firsts[state.tokens] = first
+    first = _beginnings(state.tokens)
     allowed = np.flatnonzero(state.mask().numpy())
     found = np.zeros(257, dtype=np.bool_)
     found[first[allowed[allowed < len(first)]]] = True
     return found[:256]
 
 
-_firsts: WeakKeyDictionary[Tokens, NDArray[np.int64]] = WeakKeyDictionary()
+@per_tokens
+def _beginnings(tokens: Tokens) -> NDArray[np.int64]:
+    """The first byte of each token, 256 for one without text."""
+    return np.array([text[0] if text else 256 for text in tokens.texts], dtype=np.int64)
 
 
 def _common(one: Sequence[int], other: Sequence[int]) -> int:

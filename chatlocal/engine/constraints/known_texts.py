@@ -9,12 +9,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.json_place import Place
-from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens, per_tokens
+
+# Tokens that are tried at one place before all of them are given up.
+_MOST_TRIED = 1000
+
+# Texts as a tree of their ids, None where one ends.
+_Ways: TypeAlias = "dict[int | None, _Ways | None]"
 
 
 class KnownTexts:
@@ -34,8 +41,8 @@ class KnownTexts:
         closings: Iterable[str] = (),
     ) -> None:
         self.left_to_validation = grammar.left_to_validation
-        self.behind_value = [id for id, text in enumerate(tokens.texts) if text in (b",", b"]", b"}")]
-        self.closing = [id for id, text in enumerate(tokens.texts) if text == b"]"]
+        self.behind_value = _behind_value(tokens)
+        self.closing = [id for id in self.behind_value if tokens.texts[id] == b"]"]
         self._grammar = grammar
         self._tokens = tokens
         self._strings = tuple(dict.fromkeys(("", *strings)))
@@ -43,20 +50,20 @@ class KnownTexts:
         self._closings = tuple(closings)
 
     @cached_property
-    def strings(self) -> tuple[tuple[int, ...], ...]:
+    def strings(self) -> _Ways:
         """The rest of a string behind its quote, for each form that strings may have; the empty one comes first."""
-        return tuple(self._ids(json.dumps(text, ensure_ascii=False)[1:]) for text in self._strings)
+        return _ways(self._ids(json.dumps(text, ensure_ascii=False)[1:]) for text in self._strings)
 
     @cached_property
-    def values(self) -> tuple[tuple[int, ...], ...]:
+    def values(self) -> _Ways:
         """The ids of each value, the fewest first."""
-        return tuple(sorted(map(self._ids, self._values), key=len))
+        return _ways(sorted(map(self._ids, self._values), key=len))
 
     @cached_property
-    def closings(self) -> tuple[tuple[int, ...], ...]:
+    def closings(self) -> _Ways:
         """The ids of each closing."""
         named = self._tokens.named
-        return tuple((named[text],) if text in named else self._ids(text) for text in self._closings)
+        return _ways((named[text],) if text in named else self._ids(text) for text in self._closings)
 
     def accepts(self, text: str) -> bool:
         return self._grammar.accepts(text)
@@ -101,12 +108,24 @@ class KnownTextsCursor(Cursor):
             return ()
         return self._that_fits(self._grammar.values, whole=True)
 
-    def _that_fits(self, ways: Iterable[tuple[int, ...]], whole: bool = False) -> tuple[int, ...]:
-        """The first of these ways that can be followed from here, to where a value ends if that is asked for."""
-        for ids in ways:
-            tried = self._cursor.copy()
-            if ids and all(map(tried.advance, ids)) and not (whole and self._goes_on(tried)):
-                return ids
+    def _that_fits(self, ways: _Ways, whole: bool = False) -> tuple[int, ...]:
+        """One of these ways that can be followed from here, to where a value ends if that is asked for."""
+        if not ways:
+            return ()
+        tried = 0
+        waiting: list[tuple[Cursor, _Ways, tuple[int, ...]]] = [(self._cursor, ways, ())]
+        while waiting and tried < _MOST_TRIED:
+            cursor, following, so_far = waiting.pop()
+            if None in following and not (whole and self._goes_on(cursor)):
+                return so_far
+            further = []
+            for id, after in following.items():
+                if id is not None and after is not None:
+                    tried += 1
+                    there = cursor.copy()
+                    if there.advance(id):
+                        further.append((there, after, (*so_far, id)))
+            waiting += reversed(further)
         return ()
 
     def _goes_on(self, cursor: Cursor) -> bool:
@@ -127,3 +146,21 @@ class KnownTextsCursor(Cursor):
     @property
     def exhausted(self) -> bool:
         return self._cursor.exhausted
+
+
+def _ways(texts: Iterable[tuple[int, ...]]) -> _Ways:
+    root: _Ways = {}
+    for ids in texts:
+        node = root
+        for id in ids:
+            following = node.setdefault(id, {})
+            assert following is not None  # None is under None alone
+            node = following
+        if ids:
+            node[None] = None
+    return root
+
+
+@per_tokens
+def _behind_value(tokens: Tokens) -> list[int]:
+    return [id for id, text in enumerate(tokens.texts) if text in (b",", b"]", b"}")]

@@ -9,13 +9,12 @@ more digits than a double keeps apart, unless nothing else can follow.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.json_place import Place, after
-from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens, per_tokens
 
 # A token that can take a number out of range by itself: it has an exponent with digits.
 _EXPONENT = re.compile(rb"[eE]\+?[0-9]")
@@ -34,8 +33,8 @@ class NumberRange:
         self.left_to_validation = grammar.left_to_validation
         self.texts = tokens.texts
         self._grammar = grammar
-        self._with_exponent = self._ids(lambda text: _EXPONENT.search(text) is not None)
-        self._with_digit = self._ids(lambda text: text[:1].isdigit() or _EXPONENT.search(text) is not None)
+        self._with_exponent = _with_exponent(tokens)
+        self._with_digit = _with_digit(tokens)
 
     def accepts(self, text: str) -> bool:
         return after(Place(), text.encode()) is not None and self._grammar.accepts(text)
@@ -56,8 +55,17 @@ class NumberRange:
         suspects = self._with_digit[allowed[self._with_digit]].tolist()
         return [id for id in suspects if _digits(place.number, self.texts[id]) > _DIGITS]
 
-    def _ids(self, wanted: Callable[[bytes], bool]) -> NDArray[np.int64]:
-        return np.array([id for id, text in enumerate(self.texts) if wanted(text)], dtype=np.int64)
+
+@per_tokens
+def _with_exponent(tokens: Tokens) -> NDArray[np.int64]:
+    return np.array([id for id, text in enumerate(tokens.texts) if _EXPONENT.search(text)], dtype=np.int64)
+
+
+@per_tokens
+def _with_digit(tokens: Tokens) -> NDArray[np.int64]:
+    """The ids whose text begins with a digit, or has an exponent."""
+    found = (id for id, text in enumerate(tokens.texts) if text[:1].isdigit() or _EXPONENT.search(text))
+    return np.array(list(found), dtype=np.int64)
 
 
 class RangeCursor(Cursor):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +109,22 @@ class GrammarBackend:
     name: str
     kinds: Sequence[str]
     build: Callable[[Spec, Tokens], Grammar]
+
+
+T = TypeVar("T")
+
+
+def per_tokens(make: Callable[[Tokens], T]) -> Callable[[Tokens], T]:
+    """What `make` derives from tokens, made once for each Tokens and kept for as long as those live."""
+    known: WeakKeyDictionary[Tokens, T] = WeakKeyDictionary()
+
+    def made(tokens: Tokens) -> T:
+        found = known.get(tokens)
+        if found is None:
+            found = known[tokens] = make(tokens)
+        return found
+
+    return made
 
 
 def left_by(grammars: Sequence[Grammar]) -> tuple[str, ...]:

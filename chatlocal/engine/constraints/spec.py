@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from chatlocal.engine.constraints.limits import Limits
 from chatlocal.engine.constraints.schema_source import schema_of
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 
@@ -18,19 +19,22 @@ class Spec:
     """One constraint before it is compiled.
 
     `source` is a JSON Schema or a list of strings (choice) as JSON text, the regex or Lark grammar itself, or what the
-    function of this kind's name puts together. `closed` and `separators` (between items, after keys) matter to JSON
-    Schema only.
+    function of this kind's name puts together. `closed`, `separators` (between items, after keys) and `limits` matter
+    to JSON Schema only.
     """
 
     kind: str
     source: str
     closed: bool = True
     separators: tuple[str, str] = (", ", ": ")
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise UnsupportedInput(f"Unknown kind of constraint {self.kind!r}: use one of {', '.join(KINDS)}.")
         object.__setattr__(self, "separators", tuple(self.separators))
+        if isinstance(self.limits, Mapping):
+            object.__setattr__(self, "limits", Limits(**self.limits))
 
     def to_json(self) -> str:
         """The spec as JSON text; `from_json` gives an equal one back."""
@@ -42,18 +46,25 @@ class Spec:
         return cls(**json.loads(text))
 
 
-def json_schema(schema_or_type: Any, *, closed: bool = True, separators: tuple[str, str] = (", ", ": ")) -> Spec:
+def json_schema(
+    schema_or_type: Any,
+    *,
+    closed: bool = True,
+    separators: tuple[str, str] = (", ", ": "),
+    limits: Limits | None = None,
+) -> Spec:
     """A JSON document for a JSON Schema (draft 7 to 2020-12) or for a Python type that Pydantic understands.
 
     Types: Pydantic models (v2 and pydantic.v1), dataclasses, TypedDict, Enum, Literal, list[...] and the like.
     Keys come in declared order and there is no white space but the separators'. `closed` keeps undeclared keys out of
-    objects that declare `properties` and say nothing about others; False keeps the schema's own meaning.
-    UnsupportedInput for anything else.
+    objects that declare `properties` and say nothing about others; False keeps the schema's own meaning. `limits` end
+    what a model writes without end; None leaves them to whoever asks the model (the engine has `Limits()`), and
+    `Limits(None, None, None)` are none. UnsupportedInput for anything else.
     """
     item, key = separators
     if item.strip(" \t\r\n") != "," or key.strip(" \t\r\n") != ":":
         raise UnsupportedInput(f"Separators are a comma and a colon, white space around them, got {separators!r}.")
-    return Spec("json_schema", _json(schema_of(schema_or_type)), closed, (item, key))
+    return Spec("json_schema", _json(schema_of(schema_or_type)), closed, (item, key), limits)
 
 
 def regex(pattern: str) -> Spec:

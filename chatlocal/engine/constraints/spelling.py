@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from chatlocal.engine.constraints.protocol import Tokens
+from chatlocal.engine.constraints.protocol import Tokens, per_tokens
 from chatlocal.engine.constraints.references import escape
 from chatlocal.engine.errors import UnsupportedSchema
 
 
 def check_spelling(schema: dict[str, Any], tokens: Tokens) -> None:
     """UnsupportedSchema for a required key or an enum's value that the tokens cannot spell. `schema` is normalised."""
-    single = {text for text in tokens.texts if len(text) == 1}
+    single = _single_bytes(tokens)
     if len(single) == 256:
         return
     for keyword, path, value in _demanded(schema, ""):
@@ -26,6 +26,11 @@ def check_spelling(schema: dict[str, Any], tokens: Tokens) -> None:
             spelled = b"".join(tokens.texts[id] for id in tokens.encode(text))
             if spelled != text.encode():
                 raise UnsupportedSchema(keyword, path, f"the tokenizer has no tokens to write {text[:80]}")
+
+
+@per_tokens
+def _single_bytes(tokens: Tokens) -> frozenset[bytes]:
+    return frozenset(text for text in tokens.texts if len(text) == 1)
 
 
 def _demanded(node: Any, path: str) -> Iterator[tuple[str, str, Any]]:

@@ -6,13 +6,12 @@ Nodes are numbered breadth first, so the children of a node are neighbours. Node
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.byte_automaton import ByteAutomaton
-from chatlocal.engine.constraints.protocol import Tokens
+from chatlocal.engine.constraints.protocol import Tokens, per_tokens
 
 
 class TokenTrie:
@@ -75,12 +74,7 @@ class TokenTrie:
         return slice(first, first + int(self._count[node]))
 
 
+@per_tokens
 def trie_of(tokens: Tokens) -> TokenTrie:
-    """The trie of these tokens, kept for as long as they are."""
-    trie = _tries.get(tokens)
-    if trie is None:
-        trie = _tries[tokens] = TokenTrie(tokens.texts)
-    return trie
-
-
-_tries: WeakKeyDictionary[Tokens, TokenTrie] = WeakKeyDictionary()
+    """The trie of these tokens."""
+    return TokenTrie(tokens.texts)

@@ -11,18 +11,18 @@ import re
 from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.known_texts import KnownTexts
+from chatlocal.engine.constraints.length_limits import LengthLimits
 from chatlocal.engine.constraints.nesting import Nesting
 from chatlocal.engine.constraints.normalise import Normalised, normalise
 from chatlocal.engine.constraints.number_range import NumberRange
 from chatlocal.engine.constraints.patterns import MAX_SIZE
-from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens, TooComplex
+from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens, TooComplex, per_tokens
 from chatlocal.engine.constraints.regex_dialect import rust_pattern
 from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.constraints.shortest_values import shortest_strings, shortest_values
@@ -34,8 +34,11 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 # Ten times the default: the lexer is shared by all cursors of a grammar and grows with every text that it meets.
-# About 0.2 s at most for a grammar that uses all of it.
+# About 0.2 s at most for a grammar that uses all of it. It holds for the whole and for each step: at the default for
+# a step, 50 times less, a text of many ids without masks between them brings the lexer, and with it the grammar, down.
 LEXER_FUEL = 10_000_000
+# Ten times the default too: an object with so many optional keys has four for each of them.
+MAX_ITEMS_IN_ROW = 20_000
 
 
 class LLGuidanceGrammar:
@@ -128,18 +131,14 @@ class _Wrapper(TokenizerWrapper):
         return self._tokens.encode(text)
 
 
+@per_tokens
 def _tokenizer(tokens: Tokens) -> LLTokenizer:
-    known = _tokenizers.get(tokens)
-    if known is None:
-        known = _tokenizers[tokens] = LLTokenizer(_Wrapper(tokens), eos_token=len(tokens.texts))
-    return known
-
-
-_tokenizers: WeakKeyDictionary[Tokens, LLTokenizer] = WeakKeyDictionary()
+    return LLTokenizer(_Wrapper(tokens), eos_token=len(tokens.texts))
 
 
 def _matcher(source: str, tokenizer: LLTokenizer) -> LLMatcher:
-    matcher = LLMatcher(tokenizer, source, log_level=0, limits=LLParserLimits(initial_lexer_fuel=LEXER_FUEL))
+    limits = LLParserLimits(initial_lexer_fuel=LEXER_FUEL, step_lexer_fuel=LEXER_FUEL)
+    matcher = LLMatcher(tokenizer, source, log_level=0, limits=limits)
     _check(matcher)
     return matcher
 
@@ -149,7 +148,10 @@ def _check(matcher: LLMatcher) -> None:
         raise _error(matcher.get_error())
 
 
-_LIMITS_MET = ("too complex", "TooComplex", "too many", "limit", "exceeded", "too large", "too big")
+_LIMITS_MET = (
+    *("too complex", "TooComplex", "too many", "limit", "exceeded", "too large", "too big", "fuel exhausted", "max is"),
+    "Unable to determine",
+)
 
 
 def _error(message: str) -> UnsupportedSchema:
@@ -175,7 +177,8 @@ def _build(spec: Spec, tokens: Tokens) -> Grammar:
     check_spelling(normal.schema, tokens)
     grammar = LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
     strings, values = shortest_strings(normal.schema), shortest_values(normal.schema, spec.separators)
-    return _of_json(grammar, tokens, strings, values)
+    whole = _of_json(grammar, tokens, strings, values)
+    return whole if spec.limits is None else LengthLimits(whole, tokens, spec.limits.beside(normal.schema))
 
 
 def _marked(spec: Spec, tokens: Tokens) -> Grammar:
