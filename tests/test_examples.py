@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -103,6 +104,61 @@ def test_the_tools_example_looks_up_the_weather() -> None:
     assert result == "light rain, 21 degrees"
     assert re.search(r"^Answer    \S", shown, re.MULTILINE)
     assert shown.index("Call") < shown.index("Result") < shown.index("Answer")
+
+
+@pytest.fixture(scope="module")
+def character(embedded_folder: Path) -> str:
+    return shown_by("character.py")
+
+
+def test_the_character_example_calls_the_model_for_choices_alone(character: str) -> None:
+    assert all(len(line) <= 100 for line in character.splitlines())
+    answer = r"^\S.*, forced text (on|off)\n((?:  .+\n)+?)  Character\((.+)\)\n  (.+)$"
+    answers = re.findall(answer, character, re.MULTILINE)
+    assert [switch for switch, *_ in answers] == ["off", "on"] * 2  # under the regex, and under the schema
+    calls_of: dict[str, list[int]] = {"off": [], "on": []}
+    for switch, ids, record, counted in answers:
+        name, age = re.fullmatch(r"name='([A-Z][a-z]{1,9})', age=([1-9][0-9]?)", record).groups()
+        marked = re.findall(r"\[(\S+)\](?!\S)|(\S+)", ids)
+        spelled = "".join(chosen or alone for chosen, alone in marked).replace("·", " ")
+        assert json.loads(spelled) == {"name": name, "age": int(age)}
+        chosen = [id for id, _ in marked if id]
+        count, alone, calls = map(int, re.findall(r"\d+", counted))
+        assert (count, count - alone) == (len(marked), len(chosen))
+        # the pass over the prompt gives the first id that is chosen, each call another one
+        assert 1 + calls == (count if switch == "off" else len(chosen))
+        calls_of[switch].append(calls)
+    assert all(on < off / 2 for off, on in zip(calls_of["off"], calls_of["on"], strict=True))
+
+
+def test_the_character_example_counts_what_its_automaton_has(character: str) -> None:
+    """Against counts by hand, in the minimal automaton of the pattern.
+
+    Its states stand behind 0 to 10 bytes of `{"name": "`, behind the capital, behind 1 to 9 letters more, behind each
+    of the 10 bytes of `", "age": `, behind one digit, two, and the brace. There is a choice before the capital, before
+    a small letter (26 of them, a quote too from the second on), and before the digits (9, then 10 or the brace).
+    """
+    (found,) = re.findall(r"^(\d+) states, (\d+) transitions; (\d+) states", character, re.MULTILINE)
+    assert int(found[0]) == 11 + 1 + 9 + 10 + 3
+    assert int(found[1]) == 10 + 26 + 26 + 8 * 27 + 10 + 9 + 11 + 1
+    assert int(found[2]) == 10 + 1 + 9 + 1
+    tokens, forced = (
+        (int(states), int(transitions.replace(",", "")))
+        for states, transitions in re.findall(r": (\d+) states, ([\d,]+) transitions$", character, re.MULTILINE)
+    )
+    assert tokens[0] == 34  # each state lies behind a byte that is a token
+    assert forced[0] < tokens[0]
+    assert forced[1] < tokens[1]
+    written = re.findall(r"^  in state +\d+  (\S+)$", character, re.MULTILINE)
+    # Tokens of letters alone lead to the quote; those that begin with the quote lead behind it, or behind the comma.
+    assert written == ['{"name":·"', ',·"age":·', '",·"age":·', '·"age":·', "}"]
+
+
+def test_the_documentation_shows_what_the_character_example_prints(character: str) -> None:
+    shown = (ROOT / "docs" / "structured_output.md").read_text(encoding="utf-8")
+    counted, answers = character.split("\n# Answers")
+    assert counted in shown
+    assert answers.splitlines()[0] in shown  # the answers themselves depend on how a machine rounds
 
 
 @pytest.mark.evaluate
