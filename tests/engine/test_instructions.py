@@ -16,6 +16,9 @@ DOG: dict[str, Any] = {
     "properties": {"name": {"type": "string", "description": "The dog's name"}},
     "required": ["name"],
 }
+DOGS: dict[str, Any] = {"type": "object", "properties": {"dogs": {"type": "array", "items": DOG}}}
+KENNEL: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}, "dog": DOG}}
+DOGS_WISH = "Answer as a JSON object with: dogs (a list, each an object with: name (The dog's name))"
 WISH = "Answer as a JSON object with: name (The dog's name)"
 
 
@@ -44,26 +47,20 @@ def test_without_a_system_text_none_is_made_up() -> None:
     assert all(turn.role != "system" for turn in asked)
 
 
-@pytest.mark.parametrize(
-    ("schema", "path"),
-    [
-        (DOG, ()),
-        ({"type": "object", "properties": {"output": DOG}}, ("output",)),
-        ({"type": "object", "properties": {"info": {"type": "array", "items": DOG}}}, ("info", 0)),
-        ({"type": "array", "items": {"$ref": "#/$defs/Dog"}, "$defs": {"Dog": DOG}}, (0,)),
-    ],
-)
-def test_worked_examples_are_wrapped_as_the_answer_is(schema: dict[str, Any], path: tuple[Any, ...]) -> None:
-    asked = ask_for_json([{"role": "user", "content": "Rex barks."}], schema)
-    answers = [json.loads(turn.text) for turn in asked if turn.role == "assistant"]
-    assert len(answers) == 2
-    for answer in answers:
-        for step in path:
-            assert len(answer) == 1
-            answer = answer[step]
-        # A record of several values, none of them wrapped any further.
-        assert len(answer) > 1
-        assert not any(isinstance(value, (dict, list)) for value in answer.values())
+@pytest.mark.parametrize("schema", [DOG, DOGS, KENNEL])
+def test_examples_are_asked_for_as_the_answer_is(schema: dict[str, Any]) -> None:
+    *turns, last = ask_for_json([{"role": "user", "content": "Rex barks."}], schema)
+    assert [turn.role for turn in turns] == ["user", "assistant", "user", "assistant"]
+    wishes_first = [turn.text.startswith("Answer as ") for turn in (*turns[::2], last)]
+    assert wishes_first == [schema is not DOG] * 3
+    for asked, answer in zip(turns[::2], turns[1::2], strict=True):
+        assert all(f"{name} (" in asked.text for name in json.loads(answer.text))
+
+
+def test_examples_can_be_left_out() -> None:
+    assert ask_for_json([{"role": "user", "content": "Rex barks."}], DOG, examples=False) == (
+        ChatMessage("user", f"Rex barks.\n\n{WISH}"),
+    )
 
 
 def test_a_model_that_knows_json_schema_gets_the_schema_alone() -> None:
@@ -77,6 +74,8 @@ def test_parts_stay_parts() -> None:
     [turn] = ask_for_json([ChatMessage("user", ("Who is this?", picture))], DOG, trained=True)
     assert turn.content is not None
     assert turn.content[:2] == ("Who is this?", picture)
+    turn = ask_for_json([ChatMessage("user", ("Who is this?", picture))], DOGS)[-1]
+    assert turn.content == (f"{DOGS_WISH}\n\n", "Who is this?", picture)
 
 
 def test_a_conversation_without_a_user_gets_one() -> None:
