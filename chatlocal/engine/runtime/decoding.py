@@ -84,9 +84,12 @@ class Decoder:
 
     def go_on(self, sequence: Sequence) -> End | None:
         """Write what must come next, and find out what may follow it."""
-        if sequence.budget is None or not self._forces or sequence.request.logprobs is not None:
+        if sequence.budget is None or sequence.request.logprobs is not None:
             return None
         try:
+            if not self._forces:
+                sequence.mask = sequence.budget.state.mask()
+                return None
             while not self._write_forced(sequence):
                 mask = sequence.budget.state.mask()
                 if int(mask.sum()) != 1:

@@ -108,7 +108,7 @@ def _plain_head(model: Any) -> nn.Linear | None:
 
 @torch.inference_mode()
 def _break_even(head: nn.Linear) -> int:
-    """The largest number of ids for which selecting is faster; 0 for none."""
+    """The largest number of ids for which selecting was faster; 0 for none."""
     generator = torch.Generator().manual_seed(0)
     weight = head.weight
     hidden = torch.randn(1, head.in_features, generator=generator).to(weight.device, weight.dtype)
@@ -118,9 +118,8 @@ def _break_even(head: nn.Linear) -> int:
         if size > head.out_features // 2:
             break
         ids = torch.randperm(head.out_features, generator=generator)[:size].to(weight.device)
-        if _seconds(partial(_rows, head, ids, hidden), weight.device) > _GAIN * whole:
-            break
-        best = size
+        if _seconds(partial(_rows, head, ids, hidden), weight.device) < _GAIN * whole:
+            best = size
     return best
 
 
