@@ -31,6 +31,7 @@ class Alternatives:
         self._overlap = overlap
         self._closed = closed
         self._leave = leave
+        self._known: dict[str, list[list[Leaf]]] = {}  # by the pointer of a definition
 
     def of(self, schema: Any, path: str) -> list[list[Leaf]]:
         """Alternatives, each a list of schemas without parts that hold together; none when no value is valid.
@@ -42,7 +43,7 @@ class Alternatives:
         own = {key: value for key, value in schema.items() if key in OWN}
         found: list[list[Leaf]] = [[own] if own else []]
         for keyword, options in self._parts(schema, path):
-            found = [left + right for left in found for right in options]
+            found = [_together(left, right) for left in found for right in options]
             if len(found) > MAX_ALTERNATIVES:
                 raise UnsupportedSchema(keyword, path, f"makes more than {MAX_ALTERNATIVES} cases here")
         return found
@@ -51,7 +52,9 @@ class Alternatives:
         if "$ref" in schema:
             pointer = self._refs.pointer(schema["$ref"], path)
             self._refs.check_cycle(pointer, path)
-            yield "$ref", self.of(self._refs.target(pointer), pointer)
+            if pointer not in self._known:
+                self._known[pointer] = self.of(self._refs.target(pointer), pointer)
+            yield "$ref", self._known[pointer]
         for place, child in enumerate(schema.get("allOf", ())):
             yield "allOf", self.of(child, f"{path}/allOf/{place}")
         if "anyOf" in schema:
@@ -88,9 +91,16 @@ class Alternatives:
 
         Where an opposite has no schema, the options as they are, and `oneOf` is reported as left.
         """
+        if self._overlap.tagged(options):
+            return options
         rivals: list[list[Any]] = [[] for _ in options]
+        overlapping = 0
         for left, right in combinations(range(len(options)), 2):
             if not self._never_both(options[left], options[right]):
+                overlapping += 1
+                if overlapping > MAX_ALTERNATIVES:
+                    self._leave("oneOf", path)
+                    return options
                 rivals[left].append(self._opposite(options[right], path))
                 rivals[right].append(self._opposite(options[left], path))
         cases = sum(prod(len(rival.get("anyOf", [1])) for rival in found if rival) for found in rivals)
@@ -109,6 +119,12 @@ class Alternatives:
         ours, theirs = declared(one, self._refs, ""), declared(other, self._refs, "")
         only_object = isinstance(one, dict) and one.get("type") == "object"
         return only_object and ours.closable and not ours.explicit and bool(theirs.required - set(ours.names))
+
+
+def _together(left: list[Leaf], right: list[Leaf]) -> list[Leaf]:
+    """Both lists without what is in both: a definition that is reached in two ways."""
+    known = set(map(id, left))
+    return left + [leaf for leaf in right if id(leaf) not in known]
 
 
 def _dependencies(schema: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:

@@ -27,9 +27,13 @@ class Declared:
     somewhere: bool = False  # properties are declared, perhaps in one alternative only
 
 
-def declared(schema: Any, refs: References, path: str) -> Declared:
-    """Read a schema and everything that speaks of the same value. UnsupportedSchema for a broken reference."""
+def declared(schema: Any, refs: References, path: str, known: dict[str, Declared] | None = None) -> Declared:
+    """Read a schema and everything that speaks of the same value. UnsupportedSchema for a broken reference.
+
+    `known` are the definitions that were read already, by their pointers.
+    """
     found = Declared()
+    known = {} if known is None else known
     if not isinstance(schema, dict):
         return found
     found.names |= dict.fromkeys(schema.get("properties", ()))
@@ -50,8 +54,11 @@ def declared(schema: Any, refs: References, path: str) -> Declared:
             if key == "$ref":
                 pointer = refs.pointer(value, path)
                 refs.check_cycle(pointer, path)
-                part = refs.target(pointer)
-            inner = declared(part, refs, path)
+                if pointer not in known:
+                    known[pointer] = declared(refs.target(pointer), refs, path, known)
+                inner = known[pointer]
+            else:
+                inner = declared(part, refs, path, known)
             found.names |= inner.names
             found.patterns |= inner.patterns
             found.somewhere |= inner.somewhere

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import jsonschema
@@ -14,6 +14,7 @@ from jsonschema.exceptions import SchemaError, ValidationError
 from jsonschema.validators import validator_for
 from referencing import Registry
 
+from chatlocal.engine.constraints.schema_shape import keeps_2020_12
 from chatlocal.engine.errors import UnsupportedSchema
 
 # Tried in this order for a schema without "$schema": older ones write items as a list, or exclusiveMinimum: true.
@@ -44,12 +45,12 @@ def _checker(text: str) -> Any:
     first_error: SchemaError | None = None
     for draft in drafts:
         try:
-            draft.check_schema(schema, format_checker=_NO_FORMATS)
+            if named or draft is not _DRAFTS[0] or not keeps_2020_12(schema):
+                draft.check_schema(schema, format_checker=_NO_FORMATS)
         except SchemaError as error:
             first_error = first_error or error
         else:
-            checked = validators.extend(draft, {"multipleOf": _multiple_of})
-            return checked(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
+            return _exactly(draft)(schema, registry=Registry(), format_checker=draft.FORMAT_CHECKER)
     assert first_error is not None
     path = "".join(f"/{part}" for part in first_error.absolute_path)
     raise UnsupportedSchema(str(first_error.validator), path, f"not a JSON Schema: {first_error.message[:300]}")
@@ -68,3 +69,8 @@ def _multiple_of(validator: Any, step: Any, value: Any, schema: Any) -> Iterator
 
 def _exact(number: float) -> Fraction:
     return Fraction(repr(number))
+
+
+@cache
+def _exactly(draft: Any) -> Any:
+    return validators.extend(draft, {"multipleOf": _multiple_of})  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from chatlocal.engine.constraints.json_place import after
+from chatlocal.engine.constraints.json_place import Place, after
 from chatlocal.engine.constraints.protocol import Cursor, Tokens
 
 # Ranks of a token: the lower the sooner. They are so far apart that the lengths of tokens (longer ones first) and the
@@ -126,10 +126,10 @@ def _write_forced(cursor: Cursor, tokens: Tokens, take: Callable[[int], bool]) -
 
 def _up_to_known(cursor: Cursor, tokens: Tokens, text: str) -> str:
     """A text that must follow, up to where a value begins in it for which a way is known."""
-    place = cursor.place
-    for count in range(1, len(text)):
-        moved = after(place, text[:count].encode())
-        if moved is not None and moved.begins_value and text[count] not in " \t\r\n":
+    place: Place | None = cursor.place
+    for count, character in enumerate(text[:-1], start=1):
+        place = None if place is None else after(place, character.encode())
+        if place is not None and place.begins_value and text[count] not in " \t\r\n":
             there = cursor.copy()
             if all(map(there.advance, tokens.encode(text[:count]))) and there.way_out():
                 return text[:count]

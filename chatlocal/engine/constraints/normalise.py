@@ -130,9 +130,9 @@ class _Normaliser:
 
         `names` are those of the whole schema; `others` is for keys that none of the schemas speaks of.
         """
-        values = next((listed for leaf in leaves if (listed := finite(leaf)) is not None), None)
-        if values is not None:
-            values = [value for value in values if self._valid(value, {"allOf": leaves})]
+        listing = next((leaf for leaf in leaves if finite(leaf) is not None), None)
+        if listing is not None:
+            values = self._fitting(listing, [leaf for leaf in leaves if leaf is not listing])
             return {"enum": values} if values else False
         merged = [draft4_bounds(leaf) for leaf in merge(leaves, path)] or [{}]
         if others is not True and not any("additionalProperties" in leaf for leaf in leaves):
@@ -210,6 +210,17 @@ class _Normaliser:
         for keyword in counts.left:
             self._leave(keyword, path)
         return counts.further
+
+    def _fitting(self, listing: dict[str, Any], others: list[dict[str, Any]]) -> list[Any]:
+        """The values of an enum or a const that the rest of its schema and the others take."""
+        rest = {key: value for key, value in listing.items() if key not in ("enum", "const")}
+        values = finite(listing) or []
+        if "const" in listing and "enum" in listing:
+            rest["enum"] = listing["enum"]
+        if not rest and not others:
+            return values
+        checker = self._checker.evolve(schema={"allOf": [rest, *others]})
+        return [value for value in values if checker.is_valid(value)]
 
     def _valid(self, value: Any, schema: Any) -> bool:
         return bool(self._checker.evolve(schema=schema).is_valid(value))

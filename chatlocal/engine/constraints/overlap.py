@@ -29,6 +29,25 @@ class Overlap:
             return True
         return self._common(ours) & self._common(theirs) == {"object"} and self._objects_apart(ours, theirs, depth)
 
+    def tagged(self, options: list[Any]) -> bool:
+        """Whether each option is an object with another value of a key that all require."""
+        tags = [self._tags(option) for option in options]
+        shared = set(tags[0]).intersection(*tags[1:]) if tags else set()
+        return any(_distinct([values[name] for values in tags]) for name in shared)
+
+    def _tags(self, option: Any) -> dict[str, list[Any]]:
+        """The keys that an object requires and of which the values are listed."""
+        conjuncts = list(self._conjuncts(option))
+        if not any(schema.get("type") == "object" for schema in conjuncts):
+            return {}
+        required = _required(conjuncts)
+        return {
+            name: values
+            for schema in conjuncts
+            for name, child in schema.get("properties", {}).items()
+            if name in required and isinstance(child, dict) and (values := finite(child)) is not None
+        }
+
     def _apart(self, left: dict[str, Any], right: dict[str, Any], depth: int) -> bool:
         for one, other in ((left, right), (right, left)):
             values = finite(one)
@@ -62,6 +81,12 @@ class Overlap:
             yield from self._conjuncts(child)
         if "$ref" in schema:
             yield from self._conjuncts(self._refs.target(self._refs.pointer(schema["$ref"], "")))
+
+
+def _distinct(lists: list[list[Any]]) -> bool:
+    """Whether no value is in two of the lists, all of texts: JSON takes 1 and 1.0 for one value, Python 1 and True."""
+    values = [value for listed in lists for value in listed if isinstance(value, str)]
+    return len(values) == sum(map(len, lists)) and len(set(values)) == len(values)
 
 
 def _required(conjuncts: list[dict[str, Any]]) -> dict[str, None]:

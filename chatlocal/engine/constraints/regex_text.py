@@ -161,6 +161,7 @@ def _character(token: str) -> str:
         one = re.compile(readable)
     except re.error:
         raise _Unknown from None
+    character: str
     for character in (*_CHARACTERS, *token):
         if one.fullmatch(character):
             return character

@@ -136,13 +136,13 @@ def _keys(node: dict[str, Any]) -> Iterator[str]:
 
 
 def _string(node: dict[str, Any]) -> str | None:
-    least = node.get("minLength", 0)
+    least: int = node.get("minLength", 0)
     if least > _LONGEST:
         return None
     if "pattern" in node:
         return shortest_match(node["pattern"], least)
     if "format" in node:
-        return SHORTEST.get(node["format"])
+        return SHORTEST.get(str(node["format"]))
     return "a" * least
 
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 # About 0.2 s at most for a grammar that uses all of it. It holds for the whole and for each step: at the default for
 # a step, 50 times less, a text of many ids without masks between them brings the lexer, and with it the grammar, down.
 LEXER_FUEL = 10_000_000
-# Ten times the default too: an object with so many optional keys has four for each of them.
-MAX_ITEMS_IN_ROW = 20_000
 
 
 class LLGuidanceGrammar:
