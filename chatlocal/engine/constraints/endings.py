@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from chatlocal.engine.constraints.json_place import Place, after
-from chatlocal.engine.constraints.protocol import Cursor, Tokens
+from chatlocal.engine.constraints.protocol import Cursor, Tokens, per_tokens
 
 # Ranks of a token: the lower the sooner. They are so far apart that the lengths of tokens (longer ones first) and the
 # times that a kind was tried in one string or number decide between neighbours.
@@ -201,14 +200,7 @@ def _outside(bare: bytes) -> int:
         return _CONSTANT
     if len(bare) == 1 and bare.isdigit():
         return _SINGLE
-    return {b"-": _SIGN, b"[": _LIST, b"{": _OBJECT}.get(bare[:1], _TEXT)
+    return {b"-": _SIGN, b"[": _LIST, b"{": _OBJECT, b"(": _OBJECT, b"<": _OBJECT}.get(bare[:1], _TEXT)
 
 
-_known: WeakKeyDictionary[Tokens, _Ranks] = WeakKeyDictionary()
-
-
-def _ranks(tokens: Tokens) -> _Ranks:
-    ranks = _known.get(tokens)
-    if ranks is None:
-        ranks = _known[tokens] = _Ranks(tokens)
-    return ranks
+_ranks = per_tokens(_Ranks)

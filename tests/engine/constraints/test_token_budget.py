@@ -101,6 +101,8 @@ def test_below_the_least_it_is_refused_with_the_number(name: str) -> None:
         constraints.choice(["yes", "no, not at all"]),
         constraints.regex(r"[a-z]{3,40}-[0-9]{2,}!"),
         constraints.grammar('start: "(" start? ")"'),
+        constraints.grammar('start: term (" + " term)*\nterm: /[0-9]+/ | "(" start ")"'),
+        constraints.grammar('start: "<a>" start start "</a>" | "x"'),
         constraints.either(constraints.choice(["never"]), constraints.json_schema(NODE)),
         constraints.after("</think>", constraints.json_schema(NODE)),
         constraints.thinking(constraints.json_schema(NODE), "<think>", "</think>", open=True),
