@@ -3,6 +3,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# Processes for the tests, each with one thread of torch's: two threads that share a core are slower than one.
+WORKERS ?= 2
+PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadfile
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed
 # The suite against the wheel runs in a folder of its own that holds the installed wheel, a copy of the
@@ -42,7 +45,7 @@ demo: $(INSTALLED)
 test: test-checkout test-wheel
 
 test-checkout: $(INSTALLED)
-	$(PY) -m pytest
+	OMP_NUM_THREADS=1 $(PY) $(PYTEST)
 
 # `build` makes the sdist and builds the wheel from that, so a file missing from either shows here.
 test-wheel: $(INSTALLED)
@@ -50,7 +53,7 @@ test-wheel: $(INSTALLED)
 	$(PY) -m build --quiet --no-isolation --outdir $(SHIPPED)/dist .
 	$(PY) -m pip install --quiet --no-deps --target $(SHIPPED) $(SHIPPED)/dist/*.whl
 	cp -R pyproject.toml tests $(SHIPPED)
-	cd $(SHIPPED) && $(abspath $(PY)) -m pytest $(SHIPPED_TESTS)
+	cd $(SHIPPED) && OMP_NUM_THREADS=1 $(abspath $(PY)) $(PYTEST) $(SHIPPED_TESTS)
 
 check: $(INSTALLED)
 	$(PY) -m ruff check .
