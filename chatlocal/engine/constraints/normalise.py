@@ -19,7 +19,7 @@ from chatlocal.engine.constraints.drafts import checker, ref_stands_alone
 from chatlocal.engine.constraints.formats import ANY_TEXT, ENFORCED, PATTERNS
 from chatlocal.engine.constraints.keywords import PARTS, bare, left_in, meaningful
 from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items, without_repeats
-from chatlocal.engine.constraints.number_bounds import bounds
+from chatlocal.engine.constraints.number_bounds import bounds, step
 from chatlocal.engine.constraints.overlap import Overlap, finite
 from chatlocal.engine.constraints.patterns import translate
 from chatlocal.engine.constraints.references import References, escape
@@ -34,7 +34,7 @@ _REFUSED = {
     "$dynamicRef": "use $ref",
     "$recursiveRef": "use $ref",
 }
-_AS_IT_IS = ("type", "minLength", "maxLength", "multipleOf", "minItems", "maxItems", "required")
+_AS_IT_IS = ("type", "minLength", "maxLength", "minItems", "maxItems", "required")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,8 @@ class _Normaliser:
         """The keywords of one schema without parts."""
         if schema.get("type") == []:
             return False
-        out = {key: schema[key] for key in _AS_IT_IS if key in schema} | bounds(schema, path)
+        out = {key: schema[key] for key in _AS_IT_IS if key in schema}
+        out |= step(schema, path) | bounds(schema, path)
         for keyword in ("minLength", "maxLength"):
             if out.get(keyword, 0) > MAX_LENGTH:
                 raise UnsupportedSchema(keyword, path, f"at most {MAX_LENGTH:,}")

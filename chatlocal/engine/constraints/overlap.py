@@ -84,8 +84,8 @@ class Overlap:
 
 
 def _distinct(lists: list[list[Any]]) -> bool:
-    """Whether no value is in two of the lists, all of texts: JSON takes 1 and 1.0 for one value, Python 1 and True."""
-    values = [value for listed in lists for value in listed if isinstance(value, str)]
+    """Whether no value is in two of the lists, all of texts and integers: JSON takes 1.0 for 1, and Python True."""
+    values = [value for listed in lists for value in listed if type(value) in (str, int)]
     return len(values) == sum(map(len, lists)) and len(set(values)) == len(values)
 
 

@@ -107,3 +107,10 @@ def test_multiples_are_those_of_the_numbers_as_written() -> None:
         assert constraints.validation.check({"multipleOf": step}, value) == float(value)
     with pytest.raises(ValueError, match="multiple"):
         constraints.validation.check({"multipleOf": 0.1}, "0.35")
+
+
+def test_steps_that_take_too_long_are_refused_by_name() -> None:
+    for step in (999_983, 0.999983):
+        with pytest.raises(UnsupportedSchema, match="multipleOf"):
+            compiled({"type": "number", "multipleOf": step})
+    expect(compiled({"type": "integer", "multipleOf": 3_600_000}), ["0", "7200000"], ["3600001"])
