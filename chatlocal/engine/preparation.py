@@ -11,6 +11,7 @@ from typing import Any
 from chatlocal.engine.answer import AnswerReader
 from chatlocal.engine.call_decision import DEFAULT_THRESHOLD, best_tool, wanted_tools
 from chatlocal.engine.constraints import Limits, Spec
+from chatlocal.engine.constraints.keywords import shown
 from chatlocal.engine.errors import ContextOverflow, UnsupportedInput
 from chatlocal.engine.families import Family, Prompt
 from chatlocal.engine.generation_defaults import complete, end_ids
@@ -108,10 +109,11 @@ class Preparation:
         *,
         examples: bool,
     ) -> Prompt:
-        turns, shown = self.tool_use.conversation(turns, tools, examples=examples)
+        told = [replace(tool, parameters=shown(tool.parameters)) for tool in tools]
+        turns, listed = self.tool_use.conversation(turns, told, examples=examples)
         if answer_schema is not None:
             turns = self.ask_for_json(turns, answer_schema)
-        return self._family.render(turns, shown or None, **options)
+        return self._family.render(turns, listed or None, **options)
 
     def _is_long(self, prompt: Prompt) -> bool:
         """Whether worked examples take too much of the context: it is more than half full."""
@@ -119,6 +121,7 @@ class Preparation:
 
     def ask_for_json(self, messages: Messages, schema: Mapping[str, Any]) -> tuple[ChatMessage, ...]:
         """See Engine.ask_for_json."""
+        schema = shown(schema)
         if not self.tool_use.worded:
             return ask_for_json(messages, schema, trained=True)
         asked = ask_for_json(messages, schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -156,7 +157,7 @@ def test_thinking_that_the_prompt_has_closed_has_no_limit_to_keep(limit: int | N
     engine.generate(HI, sampling=Sampling(max_thinking_tokens=limit))
     assert backend_of(engine).requests[-1].constraint_spec is None
     engine.generate(HI, spec=SPEC, sampling=Sampling(max_thinking_tokens=limit))
-    assert backend_of(engine).requests[-1].constraint_spec == SPEC
+    assert backend_of(engine).requests[-1].constraint_spec == replace(SPEC, limits=constraints.Limits())
     with thinker(CLOSED) as real:
         sampling = Sampling(temperature=1.0, seed=0, max_tokens=60, max_thinking_tokens=limit)
         assert checked(real.generate(HI, spec=SPEC, sampling=sampling)).finish.usage.reasoning == 0

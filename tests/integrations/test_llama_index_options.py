@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from llama_index.core.tools import FunctionTool
 
-from chatlocal.engine.constraints import json_schema
+from chatlocal.engine.constraints import Limits, json_schema
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.integrations.llama_index import LocalLLM
 from chatlocal.integrations.llama_index_options import read_options
@@ -210,7 +210,7 @@ def test_a_schema_reaches_prompt_and_backend() -> None:
     form = {"type": "json_schema", "json_schema": {"name": "Dog", "schema": SCHEMA}}
     assert llm.complete("Hello", response_format=form).text == '{"name": "Rex"}'
     (request,) = backend_of(llm.engine).requests
-    assert request.constraint_spec == json_schema(SCHEMA)
+    assert request.constraint_spec == json_schema(SCHEMA, limits=Limits())
     assert "Answer as a JSON object with: name (text)" in llm.engine.tokenizer.decode(request.prompt_ids)
 
 

@@ -13,7 +13,7 @@ from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate
 from llama_index.core.types import PydanticProgramMode
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from chatlocal.engine.constraints import json_schema
+from chatlocal.engine.constraints import Limits, json_schema
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 from chatlocal.integrations.llama_index import LocalLLM
 from tests.integrations.llama_index_calls import ask, prompts, recorded_events, text_of, until
@@ -57,7 +57,7 @@ async def test_each_form_gives_the_object_by_grammar(form: str) -> None:
     assert objects[-1] == DOG
     assert type(objects[-1]) is Dog
     (request,) = backend_of(llm.engine).requests
-    assert request.constraint_spec == json_schema(Dog.model_json_schema())
+    assert request.constraint_spec == json_schema(Dog.model_json_schema(), limits=Limits())
     prompt = last_prompt(llm)
     assert "Tell of Harry." in prompt
     assert prompt.count("Be brief.") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chatlocal.engine.constraints.references import escape
@@ -75,3 +75,12 @@ def left_in(schema: Any, path: str) -> Iterator[tuple[str, str]]:
 def meaningful(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema without annotations and unknown keywords."""
     return {key: value for key, value in schema.items() if key in MEANINGFUL}
+
+
+def shown(schema: Any) -> Any:
+    """A schema as a model is shown it: without what is our own."""
+    if isinstance(schema, list):
+        return [shown(child) for child in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {key: shown(child) for key, child in schema.items() if key != LEFT}

@@ -122,12 +122,12 @@ class Scheduler:
     def _receive(self) -> None:
         """Take what has arrived; wait for it when there is nothing else to do."""
         admits = bool(self._waiting) and self.running < self._max_batch
-        reads = any(map(self._reads, self._prefilling))
+        reads = any(self._reads(one) or (one.ready and not one.begun) for one in self._prefilling)
         self._receive_all(block=not (admits or reads or self._decoding))
 
     def _reads(self, sequence: Sequence) -> int:
         """How many ids of a prompt can be read next, if all of them are taken at once."""
-        return sequence.readable if self._runner.in_pieces or sequence.ready else 0
+        return sequence.readable if self._runner.in_pieces or sequence.begun else 0
 
     def _receive_all(self, block: bool) -> None:
         while True:

@@ -74,8 +74,8 @@ class Sequence:
 
     @property
     def readable(self) -> int:
-        """How many of the pending ids may be read now."""
-        return self.pending if self.ready else self.pending - 1
+        """How many of the pending ids may be read now; the last one waits for what the answer must begin with."""
+        return self.pending if self.begun else self.pending - 1
 
     @property
     def new_tokens(self) -> int:

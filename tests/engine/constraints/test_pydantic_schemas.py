@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import json
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from chatlocal.engine import constraints
+from chatlocal.engine.constraints.keywords import shown
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 from tests.engine.constraints.test_json_schema import TOKENIZER, compiled, expect
 from tests.engine.constraints.walking import walk
@@ -165,3 +167,17 @@ def test_a_field_without_a_key_of_its_own_is_refused() -> None:
 
     with pytest.raises(UnsupportedInput, match="names"):
         constraints.json_schema(Nested)
+
+
+def test_a_model_is_not_shown_what_is_reported() -> None:
+    class Trip(BaseModel):
+        tags: list[str]
+
+        @field_validator("tags")
+        @classmethod
+        def some(cls, value: list[str]) -> list[str]:
+            return value
+
+    schema = json.loads(constraints.json_schema(Trip).source)
+    assert "some" in json.dumps(schema)
+    assert shown(schema) == Trip.model_json_schema()
