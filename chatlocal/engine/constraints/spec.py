@@ -33,8 +33,6 @@ class Spec:
         if self.kind not in KINDS:
             raise UnsupportedInput(f"Unknown kind of constraint {self.kind!r}: use one of {', '.join(KINDS)}.")
         object.__setattr__(self, "separators", tuple(self.separators))
-        if isinstance(self.limits, Mapping):
-            object.__setattr__(self, "limits", Limits(**self.limits))
 
     def to_json(self) -> str:
         """The spec as JSON text; `from_json` gives an equal one back."""
@@ -43,7 +41,7 @@ class Spec:
     @classmethod
     def from_json(cls, text: str) -> Spec:
         """Read what `to_json` wrote."""
-        return cls(**json.loads(text))
+        return inner(json.loads(text))
 
 
 def json_schema(
@@ -159,7 +157,8 @@ def thinking(spec: Spec, opening: str, closing: str, *, open: bool, limit: int |
 
 def inner(fields: Mapping[str, Any]) -> Spec:
     """A spec that stands in the source of another one."""
-    return Spec(**fields)
+    limits = fields.get("limits")
+    return Spec(**{**fields, "limits": None if limits is None else Limits(**limits)})
 
 
 def _json(value: Any) -> str:
