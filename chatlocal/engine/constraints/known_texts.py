@@ -11,10 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from chatlocal.engine.constraints.json_place import Place
+from chatlocal.engine.constraints.around import Around
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens, per_tokens
 
 # Tokens that are tried at one place before all of them are given up.
@@ -75,25 +72,13 @@ class KnownTexts:
         return tuple(self._tokens.encode(text))
 
 
-class KnownTextsCursor(Cursor):
+class KnownTextsCursor(Around):
     def __init__(self, cursor: Cursor, grammar: KnownTexts) -> None:
         self._cursor = cursor
         self._grammar = grammar
 
     def copy(self) -> KnownTextsCursor:
         return KnownTextsCursor(self._cursor.copy(), self._grammar)
-
-    def fill(self, allowed: NDArray[np.bool_]) -> None:
-        self._cursor.fill(allowed)
-
-    def advance(self, id: int) -> bool:
-        return self._cursor.advance(id)
-
-    def rollback(self, count: int) -> None:
-        self._cursor.rollback(count)
-
-    def forced_bytes(self) -> bytes:
-        return self._cursor.forced_bytes()
 
     def way_out(self) -> tuple[int, ...]:
         """What closes a text that is no JSON; a whole value where one begins, and in a string a text of its form."""
@@ -134,18 +119,6 @@ class KnownTextsCursor(Cursor):
 
     def _fits(self, ids: Iterable[int]) -> bool:
         return any(self._cursor.copy().advance(id) for id in ids)
-
-    @property
-    def place(self) -> Place:
-        return self._cursor.place
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted
 
 
 def _ways(texts: Iterable[tuple[int, ...]]) -> _Ways:

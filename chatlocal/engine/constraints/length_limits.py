@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from chatlocal.engine.constraints.json_place import Place
+from chatlocal.engine.constraints.around import Around
 from chatlocal.engine.constraints.limits import Limits
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens, per_tokens
 
@@ -59,7 +59,7 @@ class LengthLimits:
         return LimitedCursor(self, self._grammar.start(), b"", _Progress(0, -1, False, ()))
 
 
-class LimitedCursor(Cursor):
+class LimitedCursor(Around):
     """The progress after each id, and the text up to there."""
 
     def __init__(self, grammar: LengthLimits, cursor: Cursor, text: bytes, progress: _Progress) -> None:
@@ -97,24 +97,6 @@ class LimitedCursor(Cursor):
         self._cursor.rollback(count)
         del self._history[len(self._history) - count :]
         self._text = self._text[: self._history[-1].size]
-
-    def forced_bytes(self) -> bytes:
-        return self._cursor.forced_bytes()
-
-    def way_out(self) -> tuple[int, ...]:
-        return self._cursor.way_out()
-
-    @property
-    def place(self) -> Place:
-        return self._cursor.place
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted
 
     def _near(self, one: _List) -> bool:
         """Whether a comma in this list may be too much."""

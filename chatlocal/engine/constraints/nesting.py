@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.around import Around
 from chatlocal.engine.constraints.endings import ending
-from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
 
 # Half of what Pydantic's reader follows, so that there is room for what a schema demands on the way out.
@@ -35,7 +35,7 @@ class Nesting:
         return NestingCursor(self._grammar.start(), self)
 
 
-class NestingCursor(Cursor):
+class NestingCursor(Around):
     """`_way` are ids that lead out of the depth, as far as they are known."""
 
     def __init__(self, cursor: Cursor, grammar: Nesting) -> None:
@@ -66,21 +66,3 @@ class NestingCursor(Cursor):
     def rollback(self, count: int) -> None:
         self._cursor.rollback(count)
         self._way = []
-
-    def forced_bytes(self) -> bytes:
-        return self._cursor.forced_bytes()
-
-    def way_out(self) -> tuple[int, ...]:
-        return self._cursor.way_out()
-
-    @property
-    def place(self) -> Place:
-        return self._cursor.place
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted

@@ -13,6 +13,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.around import Around
 from chatlocal.engine.constraints.json_place import Place, after
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens, per_tokens
 
@@ -68,7 +69,7 @@ def _with_digit(tokens: Tokens) -> NDArray[np.int64]:
     return np.array(list(found), dtype=np.int64)
 
 
-class RangeCursor(Cursor):
+class RangeCursor(Around):
     def __init__(self, cursor: Cursor, grammar: NumberRange, place: Place | None = None) -> None:
         self._cursor = cursor
         self._grammar = grammar
@@ -97,23 +98,9 @@ class RangeCursor(Cursor):
         self._cursor.rollback(count)
         del self._places[len(self._places) - count :]
 
-    def forced_bytes(self) -> bytes:
-        return self._cursor.forced_bytes()
-
-    def way_out(self) -> tuple[int, ...]:
-        return self._cursor.way_out()
-
     @property
     def place(self) -> Place:
         return self._places[-1]
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted
 
 
 def _digits(number: bytes, more: bytes) -> int:

@@ -8,33 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from chatlocal.engine.constraints.around import Around
 from chatlocal.engine.constraints.backends import build
 from chatlocal.engine.constraints.backends.free_text import FreeTextCursor, FreeTextGrammar
-from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.marker_search import Marker
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBackend, Tokens
 from chatlocal.engine.constraints.spec import Spec, inner
-
-
-class _Around(Cursor):
-    """A cursor around another one, `_cursor`: what is said of the text so far is what that one says."""
-
-    _cursor: Cursor
-
-    def way_out(self) -> tuple[int, ...]:
-        return self._cursor.way_out()
-
-    @property
-    def place(self) -> Place:
-        return self._cursor.place
-
-    @property
-    def complete(self) -> bool:
-        return self._cursor.complete
-
-    @property
-    def exhausted(self) -> bool:
-        return self._cursor.exhausted
 
 
 class GapGrammar:
@@ -52,7 +31,7 @@ class GapGrammar:
         return GapCursor(self, self.grammar.start())
 
 
-class GapCursor(_Around):
+class GapCursor(Around):
     """`_breaks` is how many tokens of line breaks stand before the text; at most two, so that there is an end."""
 
     def __init__(self, grammar: GapGrammar, cursor: Cursor) -> None:
@@ -160,7 +139,7 @@ class ThinkingGrammar:
         return ThinkingCursor(self, self.answer.start())
 
 
-class ThinkingCursor(_Around):
+class ThinkingCursor(Around):
     """The answer until a thought begins, and the thought with the answer behind it from there on."""
 
     def __init__(self, grammar: ThinkingGrammar, answer: Cursor) -> None:
