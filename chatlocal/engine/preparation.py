@@ -131,7 +131,7 @@ class Preparation:
 
     def prepared(self, wish: Wish) -> Prepared:
         """The request and its reader. ContextOverflow, UnsupportedInput, TemplateError or UnsupportedSchema."""
-        _check_kinds(wish.spec, wish.sampling)
+        _check_kinds(wish.spec, wish.sampling, wish.options)
         sampling = wish.sampling or Sampling()
         choice = read_tool_choice(wish.tools.choice, read_tools(wish.tools.tools))
         wanted = None if choice.mode == "required" else wish.answer_schema
@@ -204,7 +204,13 @@ def deadline_of(timeout: float | None) -> float | None:
     return None if timeout > threading.TIMEOUT_MAX else time.monotonic() + timeout
 
 
-def _check_kinds(spec: Any, sampling: Any) -> None:
+def _check_kinds(spec: Any, sampling: Any, options: Iterable[str]) -> None:
+    of_sampling = [name for name in options if name in Sampling.__dataclass_fields__]
+    if of_sampling:
+        raise UnsupportedInput(
+            f"{of_sampling[0]} is a part of the sampling: give sampling=Sampling({of_sampling[0]}=...), from"
+            " chatlocal.engine."
+        )
     if spec is not None and not isinstance(spec, Spec):
         raise UnsupportedInput(
             f"spec takes what chatlocal.engine.constraints makes, such as json_schema(...), got {spec!r:.80}."

@@ -272,7 +272,9 @@ class ChatLocal(BaseChatModel):
         required fields are there, and none while the element that is being written to a list has not got its own.
         """
         if kwargs:
-            raise UnsupportedInput(f"with_structured_output does not take {', '.join(sorted(kwargs))}.")
+            settings = sorted(set(kwargs) & set(type(self).model_fields))
+            hint = f" {settings[0]} is a setting of the model: ChatLocal({settings[0]}=...)." if settings else ""
+            raise UnsupportedInput(f"with_structured_output does not take {', '.join(sorted(kwargs))}.{hint}")
         if method not in ("json_schema", "json_mode", "function_calling"):
             raise UnsupportedInput(f"method must be 'json_schema', 'json_mode' or 'function_calling', got {method!r}.")
         if schema is None and method != "json_mode":

@@ -273,6 +273,11 @@ async def test_a_constraint_is_compiled_beside_the_event_loop(engine: Engine, mo
         await engine.agenerate(HELLO, spec=constraints.regex("(?=a)b"))
 
 
+def test_a_part_of_the_sampling_is_pointed_out(engine: Engine) -> None:
+    with pytest.raises(UnsupportedInput, match=r"sampling=Sampling\(max_tokens="):
+        engine.generate(HELLO, max_tokens=5)
+
+
 # structured answers
 
 

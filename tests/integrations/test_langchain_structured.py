@@ -488,3 +488,8 @@ def test_typed_dicts_with_fields_that_may_be_missing() -> None:
         assert model.with_structured_output(kind).invoke("hi") == {"name": "Rex"}
     with pytest.raises(OutputInvalid, match="name"):
         ChatLocal(engine=scripted_engine("{}")).with_structured_output(Partly).invoke("hi")
+
+
+def test_a_setting_of_the_model_is_pointed_out() -> None:
+    with pytest.raises(UnsupportedInput, match=r"ChatLocal\(max_retries=\.\.\.\)"):
+        chat().with_structured_output(Dog, max_retries=2)

@@ -19,6 +19,8 @@ from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens, per_t
 # A string that ends in equal pieces is ended when these have so many characters together; the longest piece looked for.
 _CIRCLE = 60
 _LONGEST_PIECE = 120
+# Characters of a number, which says no more from there on: a double has 17 digits.
+_LONGEST_NUMBER = 40
 
 
 class _List(NamedTuple):
@@ -77,6 +79,8 @@ class LimitedCursor(Around):
         kept = allowed
         if progress.string >= 0 and not progress.escaped and self._too_long(progress.string):
             kept = kept & _of(self._grammar.tokens).ending_a_string
+        if self._grammar.limits.characters is not None and len(self.place.number) >= _LONGEST_NUMBER:
+            kept = kept & ~_of(self._grammar.tokens).digits
         if any(self._near(one) for one in progress.open):
             kept = kept.copy()
             texts = self._grammar.tokens.texts
@@ -158,10 +162,13 @@ def _goes_round(text: bytes, repeats: int) -> bool:
 
 
 class _Kinds:
-    """`ending_a_string`, bool [tokens]: those that begin with the quote. `commas`: ids with a comma in them."""
+    """`ending_a_string` and `digits`, bool [tokens]: those that begin with the quote, or a digit. `commas`: ids with a
+    comma in them.
+    """
 
     def __init__(self, tokens: Tokens) -> None:
         self.ending_a_string = np.array([text[:1] == b'"' for text in tokens.texts], dtype=np.bool_)
+        self.digits = np.array([text[:1].isdigit() for text in tokens.texts], dtype=np.bool_)
         commas = (id for id, text in enumerate(tokens.texts) if _COMMA.search(text))
         self.commas = np.array(list(commas), dtype=np.int64)
 

@@ -15,7 +15,7 @@ class Limits:
     `characters` of a string and `items` of a list, where the schema demands no more; a maximum that it declares
     anywhere counts instead if it is larger. `repeats` ends what goes round in circles: a list whose last items are so
     many equal texts, objects or lists, and a string that ends in so many equal pieces, of 60 characters and more
-    together.
+    together. With `characters` a number ends at 40 of them.
     """
 
     characters: int | None = 2000

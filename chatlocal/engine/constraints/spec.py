@@ -62,6 +62,8 @@ def json_schema(
     item, key = separators
     if item.strip(" \t\r\n") != "," or key.strip(" \t\r\n") != ":":
         raise UnsupportedInput(f"Separators are a comma and a colon, white space around them, got {separators!r}.")
+    if limits is not None and not isinstance(limits, Limits):
+        raise UnsupportedInput(f"limits takes Limits(characters=..., items=..., repeats=...), got {limits!r}.")
     return Spec("json_schema", _json(schema_of(schema_or_type)), closed, (item, key), limits)
 
 

@@ -79,6 +79,14 @@ def test_commas_in_strings_and_objects_are_none_of_a_list() -> None:
     assert written(constraints.json_schema(PEOPLE, limits=Limits(items=2)), wanted) == wanted
 
 
+def test_a_number_is_ended_too() -> None:
+    spec = constraints.json_schema({"type": "array", "items": {"type": "integer"}}, limits=Limits())
+    (number,) = json.loads(written(spec, "[" + "1234567890" * 20))
+    assert 40 <= len(str(number)) <= 45
+    low = {"type": "integer", "minimum": 10**18 // 2}
+    assert json.loads(written(constraints.json_schema(low, limits=Limits()), str(10**18))) == 10**18
+
+
 def test_equal_items_end_a_list() -> None:
     wanted = json.dumps([{"n": "Ann"}, *[{"n": "Bob"}] * 30])
     assert (
@@ -141,6 +149,11 @@ def test_they_are_part_of_the_spec() -> None:
 def test_what_is_no_limit_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedInput, match=next(iter(wrong))):
         Limits(**wrong)
+
+
+def test_limits_are_limits() -> None:
+    with pytest.raises(UnsupportedInput, match=r"Limits\(characters"):
+        constraints.json_schema(STRINGS, limits=20)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("own", [None, Limits(items=7)], ids=["default", "own"])
