@@ -82,6 +82,8 @@ class AnswerReader:
 
     def _events(self, event: TokenEvent) -> list[Event]:
         if isinstance(event, Done):
+            if self._spec is not None:
+                self._choices.add(b"", event.choice)  # of a number it says that no digit follows
             events = self._text(self._detokenizer.flush())
             return events if self.finished else [*events, *self._finish(event.reason)]
         if event.replaces:

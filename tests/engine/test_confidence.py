@@ -134,3 +134,14 @@ def test_the_values_of_a_field_have_probabilities_that_add_up(engine: Engine) ->
 
 def test_free_text_has_none(engine: Engine) -> None:
     assert engine.generate(HELLO, sampling=Sampling(max_tokens=5)).finish.confidence is None
+
+
+def test_a_number_alone_counts_the_choice_to_end(engine: Engine) -> None:
+    spec = constraints.json_schema({"enum": [1, 10, 100]})
+    sure: dict[str, float] = {}
+    for seed in range(80):
+        reply = engine.generate(HELLO, spec=spec, sampling=Sampling(temperature=2.0, seed=seed))
+        assert reply.finish.confidence is not None
+        sure[reply.message.text] = reply.finish.confidence[""]
+    assert len(sure) == 3
+    assert sum(sure.values()) == pytest.approx(1, abs=1e-3)

@@ -39,10 +39,14 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The last event of a request. `stop_id` is the end id that the model chose; it is not among the Tokens."""
+    """The last event of a request. `stop_id` is the end id that the model chose; it is not among the Tokens.
+
+    `choice` is its log-probability as in Tokens.choices.
+    """
 
     reason: Literal["stop", "length", "cancelled"]
     stop_id: int | None = None
+    choice: float = field(default=0.0, compare=False)
 
 
 TokenEvent = Tokens | Done

@@ -179,7 +179,7 @@ class Decoder:
     def _append(self, sequence: Sequence, id: int, choice: float, report: IdLogprob | None) -> End | None:
         """Add a new id; how the sequence ends, if it ends there."""
         if id in sequence.request.stop_ids:
-            return Done("stop", id)
+            return Done("stop", id, choice)
         sequence.take(id, choice, report)
         self._stats.tokens_out += 1
         sampling.remember(sequence, id, self._vocabulary, self._device)

@@ -121,9 +121,14 @@ class Scheduler:
 
     def _receive(self) -> None:
         """Take what has arrived; wait for it when there is nothing else to do."""
-        admits = bool(self._waiting) and self.running < self._max_batch
+        admits = bool(self._waiting) and self._active < self._max_batch
         reads = any(self._reads(one) or (one.ready and not one.begun) for one in self._prefilling)
         self._receive_all(block=not (admits or reads or self._decoding))
+
+    @property
+    def _active(self) -> int:
+        """How many run. One that has read what it may and waits for its constraint keeps nobody out."""
+        return len(self._decoding) + sum(bool(one.ready or self._reads(one)) for one in self._prefilling)
 
     def _reads(self, sequence: Sequence) -> int:
         """How many ids of a prompt can be read next, if all of them are taken at once."""
@@ -159,7 +164,7 @@ class Scheduler:
                 self.stats.cancelled += sequence.ready  # one that was refused while it was read was none
 
     def _admit(self) -> None:
-        while self._waiting and self.running < self._max_batch:
+        while self._waiting and self._active < self._max_batch:
             first = max(self._waiting, key=lambda sequence: sequence.request.priority)  # of equals, the oldest
             self._waiting.remove(first)
             self._prefilling.append(first)
@@ -167,6 +172,8 @@ class Scheduler:
     def _begin(self) -> None:
         """Write the beginnings of answers that must be so: they are read together with the last id of the prompt."""
         for sequence in [one for one in self._prefilling if one.ready and not one.begun]:
+            if self._active > self._max_batch:
+                return  # its place was taken while it waited
             sequence.begun = True
             end = self._decoder.go_on(sequence)
             sequence.send()
@@ -197,7 +204,7 @@ class Scheduler:
         work: list[tuple[Sequence, int]] = []
         widest = 0
         for sequence in self._prefilling:
-            count = min(self._reads(sequence), piece) if self._runner.in_pieces else self._reads(sequence)
+            count = sequence.piece(piece) if self._runner.in_pieces else self._reads(sequence)
             if not count:
                 continue
             widest = max(widest, count)

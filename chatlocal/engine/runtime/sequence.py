@@ -77,6 +77,17 @@ class Sequence:
         """How many of the pending ids may be read now; the last one waits for what the answer must begin with."""
         return self.pending if self.begun else self.pending - 1
 
+    def piece(self, most: int) -> int:
+        """How many ids to read next where `most` may be read at once.
+
+        What is left for the next forward is nothing, or enough for a row of logits behind each id of the draft.
+        """
+        left = self.pending - min(self.readable, most)
+        last = 1 + len(self.draft)
+        if not self.begun or not 0 < left < last:
+            return self.pending - left
+        return max(self.pending - last, 0) or self.pending
+
     @property
     def new_tokens(self) -> int:
         return len(self.ids) - len(self.request.prompt_ids)

@@ -12,7 +12,7 @@ from chatlocal.engine import constraints
 from chatlocal.engine.constraints.forced_text import advance_forced
 from chatlocal.engine.detokenize import Detokenizer
 from chatlocal.engine.messages import Sampling
-from chatlocal.engine.runtime import torch_backend
+from chatlocal.engine.runtime import scheduler, torch_backend
 from chatlocal.engine.runtime.backend import Done, Request, TokenEvent, Tokens
 from chatlocal.engine.runtime.single_runners import PlainRunner
 from chatlocal.engine.runtime.torch_backend import TorchBackend
@@ -181,3 +181,17 @@ def test_with_logprobs_every_id_is_reported() -> None:
         assert isinstance(event, Tokens)
         assert [report.id for report in event.logprobs] == list(event.ids)
     assert json.loads(text(standing(events)))
+
+
+def test_a_prompt_of_any_length_has_its_logits_behind_the_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the pieces of a prompt end, the ids are those of a prompt that is read at once."""
+    spec = constraints.json_schema(
+        {"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}}, "required": ["name"]}
+    )
+    requests = [Request(prompt(length), Sampling(max_tokens=60, temperature=0.0), END, spec) for length in range(9, 30)]
+    with tiny_backend(MODEL) as backend:
+        whole = [standing(backend.submit(one)) for one in requests]
+        assert backend.stats()["drafted"] > 0
+        for piece in (8, 5, 2):
+            monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (piece, 2 * piece))
+            assert [standing(backend.submit(one)) for one in requests] == whole

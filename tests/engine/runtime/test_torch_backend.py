@@ -281,6 +281,24 @@ def test_a_refusal_after_an_early_start_frees_the_slot(backend: TorchBackend, mo
     assert backend.stats()["tokens_out"] == backend.stats()["cancelled"] == 0
 
 
+def test_one_that_waits_for_its_constraint_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, other = constraints.regex("[m-p]{3}"), Request(prompt(7), Sampling(max_tokens=4))
+    with tiny_backend(MODEL, max_batch=1) as backend:
+        expected = ids_of(backend.submit(other))
+
+        def slow(*arguments: Any, **settings: Any) -> Any:
+            wait_for(lambda: backend.stats()["running"] == 1, "it was begun")
+            assert ids_of(backend.submit(other)) == expected
+            return constraints.compile(*arguments, **settings)
+
+        monkeypatch.setattr(torch_backend, "_LONG", 0.0)
+        monkeypatch.setattr(torch_backend, "compile", slow)
+        asked = Request(prompt(30), Sampling(max_tokens=9), frozenset({2}), spec)
+        ids = ids_of(backend.submit(asked))
+        monkeypatch.undo()
+        assert ids == ids_of(backend.submit(asked))
+
+
 # the real model
 
 
