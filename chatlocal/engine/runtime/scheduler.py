@@ -172,8 +172,8 @@ class Scheduler:
     def _begin(self) -> None:
         """Write the beginnings of answers that must be so: they are read together with the last id of the prompt."""
         for sequence in [one for one in self._prefilling if one.ready and not one.begun]:
-            if self._active > self._max_batch:
-                return  # its place was taken while it waited
+            if len(self._decoding) + sum(one.begun for one in self._prefilling) >= self._max_batch:
+                return  # its place was taken while it waited for its constraint
             sequence.begun = True
             end = self._decoder.go_on(sequence)
             sequence.send()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +15,7 @@ from chatlocal.engine.errors import EngineDied, UnsupportedInput, UnsupportedSch
 from chatlocal.engine.messages import Sampling
 from chatlocal.engine.runtime import scheduler, scoring, slot_cache, torch_backend
 from chatlocal.engine.runtime.backend import Backend, Done, Request, Tokens
+from chatlocal.engine.runtime.sequence import Sequence
 from chatlocal.engine.runtime.torch_backend import TorchBackend
 from tests.engine.runtime.running import (
     generated,
@@ -297,6 +300,30 @@ def test_one_that_waits_for_its_constraint_keeps_nobody_out(monkeypatch: pytest.
         ids = ids_of(backend.submit(asked))
         monkeypatch.undo()
         assert ids == ids_of(backend.submit(asked))
+
+
+def test_two_that_become_ready_at_once_have_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = [constraints.regex("[q-t]{3}"), constraints.regex("[u-x]{4}")]
+    requests = [Request(prompt(20 + row), Sampling(max_tokens=9), frozenset({2}), one) for row, one in enumerate(specs)]
+    with tiny_backend(MODEL, max_batch=1) as backend:
+        both = threading.Barrier(2)
+        begin = Sequence.begin
+
+        def slow(*arguments: Any, **settings: Any) -> Any:
+            wait_for(lambda: backend.stats()["running"] == 2, "both were begun")
+            return constraints.compile(*arguments, **settings)
+
+        def together(sequence: Sequence, budget: Any) -> None:
+            begin(sequence, budget)
+            both.wait(60)
+
+        monkeypatch.setattr(Sequence, "begin", together)
+        monkeypatch.setattr(torch_backend, "_LONG", 0.0)
+        monkeypatch.setattr(torch_backend, "compile", slow)
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(lambda one: ids_of(backend.submit(one)), requests))
+        monkeypatch.undo()
+        assert answers == [ids_of(backend.submit(one)) for one in requests]
 
 
 # the real model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -162,11 +163,28 @@ def test_a_bare_sentencepiece_file_gives_sentencepieces_ids(
     both: tuple[Any, sentencepiece.SentencePieceProcessor], text: str
 ) -> None:
     fast, expected = both
-    # A mark on a character that the file's normalizer writes otherwise is lost in the `tokenizers` library (0.23).
-    marked = any(unicodedata.category(character).startswith("M") for character in text)
-    if not marked and not any(token in text for token in ("<s>", "</s>", "<unk>")):
+    # See test_a_mark_on_a_rewritten_character_is_kept.
+    lost = any(rewritten(before) and is_mark(mark) for before, mark in pairwise(text))
+    if not lost and not any(token in text for token in ("<s>", "</s>", "<unk>")):
         assert fast.encode(text, add_special_tokens=False) == expected.encode(text)
     assert fast.decode(expected.encode(text)) == expected.decode(expected.encode(text))
+
+
+def is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")
+
+
+def rewritten(character: str) -> bool:
+    """Whether the file's normalizer may write it otherwise; a mark may follow another one on the same character."""
+    return is_mark(character) or unicodedata.normalize("NFKC", character) != character
+
+
+@pytest.mark.xfail(strict=True, reason="tokenizers 0.23 drops the mark with the character that it rewrites")
+def test_a_mark_on_a_rewritten_character_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(train(**KINDS["normalized"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(with_code("InternLMTokenizer")))
+    expected = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
+    assert folder_tokenizer(tmp_path).encode("¨ั", add_special_tokens=False) == expected.encode("¨ั")
 
 
 @pytest.mark.parametrize("name", ["InternLMTokenizer", "BaichuanTokenizer", "OrionTokenizer"])
