@@ -1,5 +1,5 @@
 # Every target installs what it needs: .venv is made when it is missing and brought up to date when
-# pyproject.toml or constraints.txt changed. `make help` lists the targets.
+# pyproject.toml, constraints.txt or the kernels changed. `make help` lists the targets.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,6 +8,7 @@ WORKERS ?= 2
 PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadfile
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed
+PEERS := $(VENV)/installed-peers
 # The suite against the wheel runs in a folder of its own that holds the installed wheel, a copy of the
 # tests and nothing else of the package, so no module can come from the checkout by mistake.
 SHIPPED := build/shipped
@@ -20,20 +21,23 @@ SHIPPED_TESTS := tests/test_public_surface.py tests/extractors \
 	tests/contracts/test_llama_index.py::test_all_endpoints_agree \
 	tests/contracts/test_llama_index.py::test_structured_prediction_in_four_forms
 
-.PHONY: help install demo test test-checkout test-wheel check bench evaluate clean
+QUALITY := agreement extraction grammar tool_calls tool_decisions values
+
+.PHONY: help install demo test test-checkout test-wheel check bench bench-quality evaluate clean
 
 help:
 	@echo "demo      the dog example (LangChain) and questions over documents (LlamaIndex) on a real model"
 	@echo "test      every quick test, then a part of them against the built wheel"
 	@echo "check     style, types and layers"
-	@echo "bench     the measurements under benchmarks/"
+	@echo "bench     how fast it is: one table and a chart, in build/bench (BENCH=--quick: in minutes)"
+	@echo "bench-quality  how right it is: the other measurements under benchmarks/"
 	@echo "evaluate  the long runs: accuracy sets and soaks"
 	@echo "clean     remove .venv, build outputs and caches"
 
 install: $(INSTALLED)
 
 # One pip call, so that the pinned torch is chosen before anything that depends on it.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt $(wildcard chatlocal/engine/runtime/native/*.cpp chatlocal/engine/runtime/native/*.h)
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --constraint constraints.txt --editable '.[test]'
 	touch $@
@@ -61,9 +65,17 @@ check: $(INSTALLED)
 	$(PY) -m mypy
 	$(PY) -m pytest tests/test_layers.py
 
-# What a script is compared with comes with the extra `bench`; without it a script leaves that column out and says so.
-bench: $(INSTALLED)
-	set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(PY) $$script; done
+# What is compared with. langchain-huggingface declares an older huggingface-hub than transformers has here, and runs with it.
+$(PEERS): $(INSTALLED)
+	$(PY) -m pip install --constraint constraints.txt --editable '.[bench]'
+	$(PY) -m pip install --no-deps --constraint constraints.txt langchain-huggingface
+	touch $@
+
+bench: $(PEERS)
+	$(PY) benchmarks/performance.py $(BENCH)
+
+bench-quality: $(PEERS)
+	set -e; for name in $(QUALITY); do echo "== $$name"; $(PY) benchmarks/$$name.py; done
 
 # pytest exits with 5 when no test carries the marker.
 evaluate: $(INSTALLED)

@@ -9,7 +9,7 @@ import argparse
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from throughput import TOPICS
+from speed.prompts import TOPICS
 
 from chatlocal.engine import Engine, Sampling
 from chatlocal.engine.runtime.backend import Request, Tokens

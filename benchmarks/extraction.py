@@ -1,14 +1,14 @@
 """Structured output as an extraction job: how many values are right, in how many forwards, in how much time.
 
 84 short texts with one right answer each (data/extraction.jsonl, English and Chinese): records, records within records,
-lists of records, optional fields. Each item is answered in turn by chatlocal in four settings (forced text and the
-selective output head on and off) and by two peers with the same weights, dtype and prompts: Outlines with the same
+lists of records, optional fields. Each item is answered in turn by chatlocal in five settings (drafts, forced text and
+the selective output head on and off) and by two peers with the same weights, dtype and prompts: Outlines with the same
 schema, and transformers' `generate` without any grammar, held to as many tokens as chatlocal's first setting wrote.
 
 Requests run one at a time. What a side refuses to compile has all its fields wrong; tokens and times are those of the
 items that no side refused. Forwards per token are those of decoding: the forwards of each prompt are counted in a
-request of one unconstrained token and taken off. Grammars are compiled before the clock starts, seconds per item
-include the prompt. How fields are counted is said in extraction_scoring.py.
+request of one unconstrained token and taken off; for that no prefix is reused. Grammars are compiled before the clock
+starts, seconds per item include the prompt. How fields are counted is said in extraction_scoring.py.
 `python benchmarks/extraction.py --help` lists the options.
 """
 
@@ -33,10 +33,11 @@ from extraction_sides import Answer, Chatlocal, Generate, Outlines, Peer, Side
 from chatlocal.engine import Engine, loading
 
 SETTINGS = {
-    "both": {"forced_text": True, "selective_head": True},
-    "forced text": {"forced_text": True, "selective_head": False},
-    "selective head": {"forced_text": False, "selective_head": True},
-    "neither": {"forced_text": False, "selective_head": False},
+    "all three": {"drafting": True, "forced_text": True, "selective_head": True},
+    "text and head": {"drafting": False, "forced_text": True, "selective_head": True},
+    "forced text": {"drafting": False, "forced_text": True, "selective_head": False},
+    "selective head": {"drafting": False, "forced_text": False, "selective_head": True},
+    "none": {"drafting": False, "forced_text": False, "selective_head": False},
 }
 
 
@@ -54,7 +55,9 @@ def main() -> None:
     load = {"dtype": arguments.dtype, "num_threads": arguments.threads}
     with ExitStack() as opened:
         ours = {
-            name: Chatlocal(opened.enter_context(Engine.load(arguments.model, **SETTINGS[name], **load)))
+            name: Chatlocal(
+                opened.enter_context(Engine.load(arguments.model, prefix_reuse=False, **SETTINGS[name], **load))
+            )
             for name in arguments.settings
         }
         first = next(iter(ours.values()))

@@ -39,7 +39,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder, hub id or GGUF file (default: the embedded SmolLM2-135M-Instruct)")
     model = parser.parse_args().model
-    with Engine.load(model, forced_text=False) as asked, Engine.load(model) as forcing:
+    plain = {"drafting": False}  # the calls that forced text saves, and no others
+    with Engine.load(model, forced_text=False, **plain) as asked, Engine.load(model, **plain) as forcing:
         show_automata(forcing)
         print(f"\n# Answers to {QUESTION!r}: [chosen], and what had no alternative")
         for name, spec in (("the regex", regex(PATTERN)), ("json_schema(Character)", json_schema(Character))):

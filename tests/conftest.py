@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile("chatlocal", deadline=None)
 hypothesis.settings.load_profile("chatlocal")
 
-_THREADS = int(os.environ.get("CHATLOCAL_TEST_THREADS", "2"))
+# Where several processes test at once, threads would only compete.
+_THREADS = int(os.environ.get("CHATLOCAL_TEST_THREADS", "1" if "PYTEST_XDIST_WORKER" in os.environ else "2"))
 torch.set_num_threads(_THREADS)
 
 

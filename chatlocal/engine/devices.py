@@ -9,13 +9,15 @@ Dtype: the one asked for, else by what the device can do, whatever format the ch
 A quantized checkpoint (GPTQ, AWQ, FP8, ...; not GGUF, which is dequantized) keeps the dtype it was made for.
 
 Threads: torch has one count for the whole process. Unless OMP_NUM_THREADS or `num_threads` says otherwise it is
-lowered, never raised, to the physical cores that this process may use: with more, decoding gets slower.
+lowered, never raised, to the physical cores that this process may use: with more, decoding gets slower. In a child that
+was forked from a process with torch in it, it is 1: there torch may wait for ever for threads that were not copied.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,8 +38,17 @@ _DTYPES = {
     "float64": "float64",
 }
 
-# The process that imported this; in another one it was carried over by a fork.
-_IMPORTED_IN = os.getpid()
+# Whether this process was forked from one that had torch in it.
+_forked_with_torch = False
+
+
+def _note_fork() -> None:
+    global _forked_with_torch
+    _forked_with_torch = "torch" in sys.modules
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def choose_device(device: str | torch.device | None = None) -> tuple[torch.device, str]:
@@ -113,7 +124,11 @@ def _has_bfloat16(device: torch.device) -> bool:
 
 
 def set_threads(num_threads: int | None = None) -> str:
-    """Set torch's thread count for the whole process by the rule above; returns a note. UnsupportedInput below 1."""
+    """Set torch's thread count for the whole process by the rule above; returns a note. UnsupportedInput below 1.
+
+    A forked child gets as many as `num_threads` asks for too, which is right where its parent had torch and did not use
+    it before the fork.
+    """
     import torch
 
     if num_threads is not None:
@@ -121,11 +136,12 @@ def set_threads(num_threads: int | None = None) -> str:
             raise UnsupportedInput(f"num_threads must be a whole number of at least 1, got {num_threads!r}.")
         torch.set_num_threads(num_threads)
         return f"threads {num_threads}: asked for"
+    if _forked_with_torch:
+        # A thread that has computed in parallel before the fork waits for its helpers (GNU OpenMP), and where several
+        # threads come to torch's pool at once torch fails ("Invalid thread pool!"), until somebody sets the count.
+        torch.set_num_threads(1)
+        return "threads 1: torch's own do not outlive a fork; start the process with 'spawn' for more"
     now = torch.get_num_threads()
-    if os.getpid() != _IMPORTED_IN:
-        # A fork leaves torch's thread pool broken until somebody sets the count; when the threads that transformers
-        # loads with come to that at once, torch fails ("Invalid thread pool!"). So it is done here, by one.
-        torch.set_num_threads(now)
     if os.environ.get("OMP_NUM_THREADS"):
         return f"threads {now}: OMP_NUM_THREADS is set"
     usable = usable_cores()

@@ -33,8 +33,13 @@ class Engine:
     `tool_format` is a name of chatlocal.engine.toolcalls, where the model writes calls in another way than its prompt
     format says. `call_threshold` is for models that never begin a call by themselves: the score from which on one is
     demanded (chatlocal.engine.call_decision); higher means fewer calls. `forced_text`: what a grammar forces is not
-    chosen id by id, and `selective_head`: where it allows few ids only their logits are computed; both are there to be
-    turned off for comparison.
+    chosen id by id, `selective_head`: where it allows few ids only their logits are computed, `fused_layers`: decoder
+    layers of the common kind run in kernels of our own where these are faster, and `drafting`: ids that the prompt or
+    the answer suggests are read along, where that pays; they are there to be turned off for comparison.
+    `cache_tokens` is how many positions of prompts and answers the cache may have: a number, or a share of the memory
+    that is free after loading (a float up to 1); where answers outgrow it requests take turns. `prefix_reuse`: what was
+    read is held, and a prompt that begins like another one starts there. `max_waiting` is how many requests may wait
+    for their turn; more are refused with EngineBusy.
     Closing frees the model's cache and ends the thread; it is also a context manager.
     """
 
@@ -50,6 +55,11 @@ class Engine:
         max_batch: int = 16,
         forced_text: bool = True,
         selective_head: bool = True,
+        fused_layers: bool = True,
+        drafting: bool = True,
+        cache_tokens: float | None = None,
+        max_waiting: int | None = None,
+        prefix_reuse: bool = True,
         tool_format: str | None = None,
         call_threshold: float | None = None,
     ) -> None:
@@ -76,7 +86,16 @@ class Engine:
             from chatlocal.engine.runtime.torch_backend import TorchBackend
 
             backend = TorchBackend(
-                model, tokenizer, max_batch=max_batch, forced_text=forced_text, selective_head=selective_head
+                model,
+                tokenizer,
+                max_batch=max_batch,
+                forced_text=forced_text,
+                selective_head=selective_head,
+                fused_layers=fused_layers,
+                drafting=drafting,
+                cache_tokens=cache_tokens,
+                max_waiting=max_waiting,
+                prefix_reuse=prefix_reuse,
             )
         self.backend: Backend = backend
         self._closed = False
@@ -90,6 +109,11 @@ class Engine:
         max_batch: int = 16,
         forced_text: bool = True,
         selective_head: bool = True,
+        fused_layers: bool = True,
+        drafting: bool = True,
+        cache_tokens: float | None = None,
+        max_waiting: int | None = None,
+        prefix_reuse: bool = True,
         tool_format: str | None = None,
         call_threshold: float | None = None,
         **options: Any,
@@ -109,6 +133,11 @@ class Engine:
             max_batch=max_batch,
             forced_text=forced_text,
             selective_head=selective_head,
+            fused_layers=fused_layers,
+            drafting=drafting,
+            cache_tokens=cache_tokens,
+            max_waiting=max_waiting,
+            prefix_reuse=prefix_reuse,
             tool_format=tool_format,
             call_threshold=call_threshold,
         )

@@ -53,11 +53,14 @@ class CallInvalid:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Counts of ids. `cached` of the prompt ids needed no forward; `reasoning` of the completion ids were thinking."""
+    """Counts of ids. `cached` of the prompt ids needed no forward; `reasoning` of the completion ids were thinking.
+
+    What was in the cache is no part of an answer: usages that differ in `cached` alone are equal.
+    """
 
     prompt: int
     completion: int
-    cached: int = 0
+    cached: int = field(default=0, compare=False)
     reasoning: int = 0
 
     @property

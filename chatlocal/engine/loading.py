@@ -15,6 +15,7 @@ from chatlocal.engine import adapters, embedded, hub, pretrained
 from chatlocal.engine.devices import choose_device, set_threads
 from chatlocal.engine.errors import ModelLoadError, ModelNotFound, UnsupportedInput
 from chatlocal.engine.progress import quiet, shown
+from chatlocal.engine.quantization import read_quantization
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +52,7 @@ def load(
     cache_dir: str | os.PathLike[str] | None = None,
     adapter: str | os.PathLike[str] | None = None,
     attn_implementation: str | None = None,
+    quantization: Any = None,
     num_threads: int | None = None,
     local_files_only: bool | None = None,
     progress: bool | None = None,
@@ -62,13 +64,15 @@ def load(
     `adapter` is a LoRA folder or hub id, merged at load. `revision` belongs to `model`; `token` and `cache_dir` serve
     every download from the hub. HF_HUB_OFFLINE and `local_files_only` keep the hub's network out; the latter also
     forbids to fetch the embedded default. `attn_implementation` goes to transformers, whose default is sdpa where the
-    model has it. `num_threads` sets torch's thread count for the whole process. `progress` None shows a bar when
-    stderr is a terminal and nothing elsewhere. The rules for device, dtype and threads are told in
-    chatlocal.engine.devices, and what was chosen in the notes.
+    model has it. `quantization` keeps weights in fewer bits: a name of chatlocal.engine.quantization, which says what
+    each does, or a quantization config of transformers. `num_threads` sets torch's thread count for the whole process.
+    `progress` None shows a bar when stderr is a terminal and nothing elsewhere. The rules for device, dtype and threads
+    are told in chatlocal.engine.devices, and what was chosen in the notes.
 
     Raises ModelNotFound, ModelLoadError, DownloadError, or UnsupportedInput for an argument that cannot be taken.
     """
     show = shown(progress)
+    wanted = read_quantization(quantization, model, adapter=adapter, local_files_only=local_files_only)
     chosen_device, device_note = choose_device(device)
     threads_note = set_threads(num_threads)
     remote: dict[str, Any] = {
@@ -79,7 +83,12 @@ def load(
     }
     source = _find(model, revision, remote)
     adapter_folder = None if adapter is None else _adapter_folder(adapter, remote)
-    options: dict[str, Any] = {"dtype": dtype, "device": chosen_device, "attn_implementation": attn_implementation}
+    options: dict[str, Any] = {
+        "dtype": dtype,
+        "device": chosen_device,
+        "attn_implementation": attn_implementation,
+        "quantization": wanted,
+    }
     with quiet(show):
         if source.path.is_dir():
             tokenizer = pretrained.folder_tokenizer(source.path)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from chatlocal.engine.devices import choose_dtype
-from chatlocal.engine.errors import ChatLocalError, ModelLoadError, ModelNotFound
+from chatlocal.engine.errors import ChatLocalError, ModelLoadError, ModelNotFound, UnsupportedInput
+from chatlocal.engine.quantization import Quantization, make_fit, saved
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -42,20 +43,36 @@ def folder_tokenizer(folder: Path) -> Any:
 
 
 def folder_model(
-    folder: Path, *, dtype: Any, device: Any, attn_implementation: str | None = None
+    folder: Path,
+    *,
+    dtype: Any,
+    device: Any,
+    attn_implementation: str | None = None,
+    quantization: Quantization | None = None,
 ) -> tuple[Any, tuple[str, ...]]:
     """The causal language model of a checkpoint folder, on `device`, and notes.
 
-    ModelNotFound when the folder holds no checkpoint, ModelLoadError when it is incomplete or broken.
+    ModelNotFound when the folder holds no checkpoint, ModelLoadError when it is incomplete or broken or cannot be
+    quantized as asked for, UnsupportedInput when it is quantized already.
     """
     config = _folder_config(folder)
     _check_weights(folder, config)
-    quantized = getattr(config, "quantization_config", None) is not None
-    chosen, note = choose_dtype(dtype, device, quantized=quantized)
+    own = getattr(config, "quantization_config", None)
+    if quantization is not None:
+        quantization.check_checkpoint(folder, own)
+    chosen, note = choose_dtype(dtype, device, quantized=own is not None)
     options: dict[str, Any] = {"config": config, "dtype": chosen or "auto"}
     if attn_implementation is not None:
         options["attn_implementation"] = attn_implementation
+    if quantization is not None:
+        options["quantization_config"] = quantization.configuration(device, chosen)
     model, notes = _model(folder, folder, device, options)
+    if quantization is not None:
+        make_fit(model)
+        if own is None:
+            notes = (*notes, saved(quantization, model, chosen, folder))
+        else:
+            notes = (*notes, f"quantization {quantization.name}: as in the checkpoint, with the options given for it")
     return model, (note, *notes)
 
 
@@ -71,27 +88,64 @@ def gguf_tokenizer(path: Path) -> Any:
 
 
 def gguf_model(
-    path: Path, *, dtype: Any, device: Any, attn_implementation: str | None = None
+    path: Path,
+    *,
+    dtype: Any,
+    device: Any,
+    attn_implementation: str | None = None,
+    quantization: Quantization | None = None,
 ) -> tuple[Any, tuple[str, ...]]:
-    """The model of a GGUF file, dequantized, and notes: an ordinary transformers model that can be saved as such."""
+    """The model of a GGUF file and notes: dequantized, an ordinary transformers model that can be saved as such.
+
+    With quantization "gguf" its matrices stay in their blocks where transformers has a kernel for them; that is asked
+    for on the hub. UnsupportedInput for any other quantization.
+    """
     _check_gguf(path)
+    if quantization is not None and not quantization.gguf:
+        raise UnsupportedInput(
+            f"The weights in {path} are quantized already: leave quantization out, or pass 'gguf' to keep their blocks"
+            " where transformers can."
+        )
     chosen, note = choose_dtype(dtype, device)
     options: dict[str, Any] = {"gguf_file": path.name, "dtype": chosen}
     if attn_implementation is not None:
         options["attn_implementation"] = attn_implementation
+    options |= _blocks(quantization)
     model, notes = _model(path.parent, path, device, options)
+    notes = (note, *notes)
+    quantizer = getattr(model, "hf_quantizer", None)
+    if packed := len(getattr(quantizer, "packed_modules", ())):
+        return model, (*notes, f"quantization gguf: {packed} matrices are kept in the blocks of the file")
     # Nothing of the quantization is left in the weights, and transformers refuses to save a model that says otherwise.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     name = str(chosen).removeprefix("torch.")
-    return model, (note, *notes, f"weights: dequantized from GGUF to {name}, so memory is as for a {name} model")
+    notes = (*notes, f"weights: dequantized from GGUF to {name}, so memory is as for a {name} model")
+    if quantization is None:
+        return model, notes
+    why = "transformers has no kernel for them here (it has some for a few architectures on CUDA and MPS, by way of the"
+    return model, (*notes, f"quantization gguf: the blocks were not kept: {why} package kernels)")
+
+
+def _blocks(quantization: Quantization | None) -> dict[str, Any]:
+    """What tells transformers to unpack the blocks of a GGUF file, or to keep them."""
+    import transformers
+
+    if not hasattr(transformers, "GgufConfig"):
+        return {}  # it always unpacks
+    if quantization is None:
+        # Else it would look on the hub for a kernel, and run it.
+        return {"quantization_config": transformers.GgufConfig(dequantize=True)}
+    # Left to itself it would fetch a kernel for attention as well, which takes no masks.
+    return {"quantization_config": quantization.given or transformers.GgufConfig(), "attn_implementation": "sdpa"}
 
 
 def _model(source: Path, shown: Path, device: Any, options: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
     from transformers import AutoModelForCausalLM
 
-    if device.type != "cpu":
+    if device.type != "cpu" or "quantization_config" in options:
+        # Named for the CPU too where weights are quantized: left to themselves, the libraries take a GPU.
         options["device_map"] = {"": device}  # straight to the device, without a whole copy in main memory
     loaded: Any
     with _explained(f"the model in {shown}"):
@@ -190,6 +244,8 @@ def _hint(error: Exception) -> str:
             "\nThe installed transformers has no causal language model of this architecture: check that it is a text"
             " generation model, or upgrade transformers."
         )
+    if "above report" in text:
+        return "\nThe report is shown with progress=True."
     if "attn_implementation" in text or "flash_attn" in text or "FlashAttention" in text:
         return "\nChoose another attn_implementation ('sdpa' and 'eager' need nothing installed)."
     return ""

@@ -37,7 +37,20 @@ from chatlocal.integrations.langchain_structured import AnswerParser, RawAnswerP
 from chatlocal.integrations.langchain_tools import openai_tools, read_choice
 
 # Loading options that any model takes, and those that belong to one model and are not carried over to another.
-_MACHINE = ("device", "dtype", "token", "cache_dir", "attn_implementation", "num_threads", "max_batch")
+_MACHINE = (
+    "device",
+    "dtype",
+    "token",
+    "cache_dir",
+    "attn_implementation",
+    "quantization",
+    "num_threads",
+    "max_batch",
+    "drafting",
+    "cache_tokens",
+    "max_waiting",
+    "prefix_reuse",
+)
 _MODEL = ("revision", "adapter", "template", "tool_format", "call_threshold")
 
 
@@ -109,6 +122,9 @@ class ChatLocal(BaseChatModel):
     cache_dir: str | None = None
     adapter: str | None = None
     attn_implementation: str | None = None
+    quantization: str | None = None
+    """Keeps the weights in fewer bits, such as "torchao-int8" or "bitsandbytes-4bit": a name of
+    chatlocal.engine.quantization."""
     num_threads: int | None = None
     template: str | None = Field(default_factory=_from_env("CHATLOCAL_TEMPLATE"))
     tool_format: str | None = None
@@ -116,6 +132,14 @@ class ChatLocal(BaseChatModel):
     call_threshold: float | None = None
     """For models that never begin a call by themselves: how sure a call must be to be made; higher means fewer."""
     max_batch: int | None = None
+    drafting: bool | None = None
+    """Whether likely ids are read along with the next one; None for where that pays, as True."""
+    cache_tokens: int | float | None = None
+    """Positions that the cache may have: a number, or a share of the free memory as a float up to 1."""
+    max_waiting: int | None = None
+    """Requests that may wait for their turn; more are refused with EngineBusy. None for any number."""
+    prefix_reuse: bool | None = None
+    """Whether a prompt starts from the longest beginning that it shares with what was read before; None as True."""
     given_engine: Engine | None = Field(default=None, alias="engine", exclude=True, repr=False)
     api_key: SecretStr | None = Field(default=None, exclude=True, repr=False)
     """Taken because code written for a server passes it; nothing here needs one."""
@@ -337,7 +361,10 @@ class ChatLocal(BaseChatModel):
 
     @property
     def _identifying_params(self) -> Mapping[str, Any]:
-        own = ("stop", "chat_template_kwargs", "functions_required", "device", "dtype", "attn_implementation")
+        own = (
+            *("stop", "chat_template_kwargs", "functions_required"),
+            *("device", "dtype", "attn_implementation", "quantization"),
+        )
         return {"model": self._model_name(), **{name: getattr(self, name) for name in (*SAMPLING, *own, *_MODEL)}}
 
     def _model_name(self) -> str:

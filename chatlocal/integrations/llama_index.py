@@ -52,9 +52,14 @@ _LOADING = (
     "cache_dir",
     "adapter",
     "attn_implementation",
+    "quantization",
     "num_threads",
     "template",
     "max_batch",
+    "drafting",
+    "cache_tokens",
+    "max_waiting",
+    "prefix_reuse",
     "tool_format",
     "call_threshold",
 )
@@ -109,9 +114,18 @@ class LocalLLM(StructuredPrediction, ToolCalling):
     cache_dir: str | None = Field(default=None, description="Where downloads from the hub are kept.")
     adapter: str | None = Field(default=None, description="LoRA folder or hub id, merged at load.")
     attn_implementation: str | None = Field(default=None, description="As in transformers.")
+    quantization: str | None = Field(default=None, description="Weights in fewer bits, such as torchao-int8.")
     num_threads: int | None = Field(default=None, description="torch's thread count, for the whole process.")
     template: str | None = Field(default=None, description="Prompt family, Jinja template, or path to one.")
     max_batch: int | None = Field(default=None, description="Most requests that share a forward pass.")
+    drafting: bool | None = Field(default=None, description="False: likely ids are not read along with the next one.")
+    cache_tokens: int | float | None = Field(
+        default=None, description="Positions that the cache may have, or a share of the free memory up to 1.0."
+    )
+    max_waiting: int | None = Field(default=None, description="Requests that may wait; more raise EngineBusy.")
+    prefix_reuse: bool | None = Field(
+        default=None, description="False: a prompt does not start from what was read before."
+    )
     tool_format: str | None = Field(default=None, description="How the model writes calls, a name of toolcalls.")
     call_threshold: float | None = Field(default=None, description="Score from which on an untrained model must call.")
 

@@ -113,10 +113,12 @@ class AnswerSoFar:
         if self._finish is None:
             return {}
         usage = self._finish.usage
+        cached = {"cached_prompt_tokens": usage.cached} if usage.cached else {}
         return {
             "prompt_tokens": usage.prompt,
             "completion_tokens": usage.completion,
             "total_tokens": usage.total,
+            **cached,
         }
 
     def _reasoning_tokens(self) -> int | None:

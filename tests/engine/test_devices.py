@@ -82,6 +82,15 @@ def test_threads_are_lowered_to_the_cores_and_never_raised(monkeypatch: pytest.M
     assert torch.get_num_threads() == 8
 
 
+def test_a_forked_child_has_one_thread_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_forked_with_torch", True)
+    torch.set_num_threads(2)
+    assert "fork" in set_threads()
+    assert torch.get_num_threads() == 1
+    set_threads(2)
+    assert torch.get_num_threads() == 2
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system does not tell")
 def test_hardware_threads_of_one_core_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 4})

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableParallel
 from pydantic import BaseModel
 
 from chatlocal import ChatLocal
-from chatlocal.engine.errors import BudgetTooSmall, ModelNotFound
+from chatlocal.engine.errors import BudgetTooSmall, EngineBusy, ModelNotFound
 from tests.tiny import save_tiny
 
 
@@ -133,3 +133,39 @@ def test_logprobs_are_log_probabilities(folder: Path) -> None:
         assert token["logprob"] <= 0
         assert token["logprob"] == token["top_logprobs"][0]["logprob"]  # greedy
         assert len(token["top_logprobs"]) == 3
+
+
+def test_usage_says_how_much_of_a_prompt_was_in_the_cache(folder: Path) -> None:
+    llm = chat(folder, prefix_reuse=True, max_tokens=8, max_batch=3)
+    question = [("system", "You are a dog called Harry."), ("human", "Who are you? " * 5)]
+    first = llm.invoke(question)
+    again = llm.invoke([*question, ("ai", first.text), ("human", "And now?")])
+    streamed = list(llm.stream([*question, ("ai", first.text), ("human", "And then?")]))
+    assert first.usage_metadata is not None
+    assert again.usage_metadata is not None
+    prompt = first.usage_metadata["input_tokens"]
+    assert "input_token_details" not in first.usage_metadata
+    assert prompt <= again.usage_metadata["input_token_details"]["cache_read"] < again.usage_metadata["input_tokens"]
+    assert streamed[-1].usage_metadata is not None
+    # What the two share goes on to the word in which they differ.
+    shared = streamed[-1].usage_metadata["input_token_details"]["cache_read"]
+    assert shared > again.usage_metadata["input_token_details"]["cache_read"]
+    llm.engine.close()
+
+
+def test_nothing_is_read_from_the_cache_where_that_is_turned_off(folder: Path) -> None:
+    llm = chat(folder, prefix_reuse=False, max_tokens=4)
+    for _ in range(2):
+        usage = llm.invoke("Hello").usage_metadata
+        assert usage is not None
+        assert "input_token_details" not in usage
+    llm.engine.close()
+
+
+def test_a_full_queue_is_an_error_with_the_number(folder: Path) -> None:
+    llm = chat(folder, max_batch=1, max_waiting=0, cache_tokens=2000, max_tokens=1500)
+    stream = llm.stream("Hello")
+    next(stream)
+    with pytest.raises(EngineBusy, match="max_waiting"):
+        llm.invoke("Hello again")
+    llm.engine.close()

@@ -6,6 +6,7 @@ import pytest
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler, TokenCountingHandler
 
 from chatlocal.integrations.llama_index import LocalLLM
+from tests.engine.runtime.running import tiny_engine
 from tests.integrations.llama_index_calls import CHAT, COMPLETE, ask, hello, recorded_events
 from tests.scripted import scripted_engine, spell
 
@@ -57,3 +58,14 @@ def test_endpoints_keep_their_signatures() -> None:
 def test_a_manager_that_is_none_is_replaced() -> None:
     llm = LocalLLM(engine=scripted_engine(ANSWER), callback_manager=None)
     assert llm.complete("Hello").text == ANSWER
+
+
+def test_usage_says_how_much_of_a_prompt_was_in_the_cache() -> None:
+    with tiny_engine(max_position_embeddings=2048) as engine:
+        llm = LocalLLM(engine=engine, max_tokens=6)
+        first, again = (llm.complete("Who is Harry, and what does he eat?") for _ in range(2))
+        assert first.text == again.text
+        assert first.raw is not None
+        assert again.raw is not None
+        assert "cached_prompt_tokens" not in first.raw["usage"]
+        assert again.raw["usage"]["cached_prompt_tokens"] == again.raw["usage"]["prompt_tokens"] - 1

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from chatlocal.engine.constraints.endings import ending, shortest
+from chatlocal.engine.constraints.json_place import Place
 from chatlocal.engine.constraints.protocol import Cursor, Grammar, Tokens
 from chatlocal.engine.errors import UnsupportedInput, UnsupportedSchema
 
@@ -121,6 +122,11 @@ class ConstraintState:
         """How many ids the shortest way to an end that was found has, an end id not counted; None where none was."""
         way = self.ending(_FARTHEST)
         return None if way is None else len(way)
+
+    @property
+    def place(self) -> Place:
+        """Where in JSON text it stands; the start of one where the text is no JSON."""
+        return self._cursor.place
 
     @property
     def end_ids(self) -> frozenset[int]:

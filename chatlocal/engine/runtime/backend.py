@@ -28,25 +28,28 @@ class Tokens:
 
     `replaces` is how many of the ids sent before these stand for: their text is a prefix of these ids' text. So it is
     where forced text went on and is written with other ids now. `choices`, under a constraint, are the natural-log
-    probabilities of the ids among those that were allowed; 0 where no other one was.
+    probabilities of the ids among those that were allowed; 0 where no other one was. `cached` is how many ids of the
+    prompt needed no forward, in every event of a request.
     """
 
     ids: tuple[int, ...]
     logprobs: tuple[IdLogprob, ...] = ()
     replaces: int = 0
     choices: tuple[float, ...] = ()
+    cached: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
     """The last event of a request. `stop_id` is the end id that the model chose; it is not among the Tokens.
 
-    `choice` is its log-probability as in Tokens.choices.
+    `choice` is its log-probability as in Tokens.choices, `cached` as there.
     """
 
     reason: Literal["stop", "length", "cancelled"]
     stop_id: int | None = None
     choice: float = field(default=0.0, compare=False)
+    cached: int = field(default=0, compare=False)
 
 
 TokenEvent = Tokens | Done

@@ -12,24 +12,32 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from chatlocal.engine.errors import ModelLoadError
 from chatlocal.engine.runtime.backend import Request
 from chatlocal.engine.runtime.causal_model import CausalModel
+from chatlocal.engine.runtime.fused_layers import FusedLayers
+from chatlocal.engine.runtime.packed_runner import PackedRunner
 from chatlocal.engine.runtime.runner import Runner
 from chatlocal.engine.runtime.sequence import Sequence
 from chatlocal.engine.runtime.single_runners import PlainRunner, RereadingRunner
 from chatlocal.engine.runtime.slot_runner import SlotRunner
 
+_SHARED = "requests share one forward for each step"
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A runner, how it runs and why so (for a person to read), and the width of the model's logits."""
+    """A runner and the width of the model's logits; for a person to read, how it runs and what runs the layers."""
 
     runner: Runner
     how: str
     width: int
+    layers: str = "as the model has them"
 
 
 @torch.inference_mode()
-def choose_runner(model: Any) -> Choice:
-    """The fastest runner that gives the logits of the model's own plain forward; ModelLoadError when that fails."""
+def choose_runner(model: Any, *, fused_layers: bool = True) -> Choice:
+    """The fastest runner that gives the logits of the model's own plain forward; ModelLoadError when that fails.
+
+    `fused_layers` allows our own kernels for the model's layers.
+    """
     layers = _cache_layers(model)
     rereading = RereadingRunner(model)
     try:
@@ -41,11 +49,21 @@ def choose_runner(model: Any) -> Choice:
         ) from problem
     width = expected.shape[-1]
     trouble = _not_shared(model, layers)
+    kernels = "as the model has them"
+    if trouble is None and fused_layers:
+        fused = FusedLayers.of(model)
+        if isinstance(fused, FusedLayers):
+            packed = PackedRunner(model, len(layers), fused)
+            unlike = _trouble(packed, model, expected)
+            if unlike is None:
+                return Choice(packed, _SHARED, width, "in kernels of our own")
+            fused = unlike
+        kernels = f"{kernels}: {fused}"
     if trouble is None:
         slots = SlotRunner(model, len(layers))
         trouble = _trouble(slots, model, expected)
         if trouble is None:
-            return Choice(slots, "requests share one forward for each step", width)
+            return Choice(slots, _SHARED, width, kernels)
     stateful = _stateful(model, layers)
     grows = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
     plain = PlainRunner(model, in_pieces=not stateful, takes_back=grows and not stateful)

@@ -20,17 +20,23 @@ _CANDIDATES = 256
 _COLDEST = 1e-30
 
 
-def choose(logits: torch.Tensor, sequences: list[Sequence]) -> list[int]:
+def choose(logits: torch.Tensor, sequences: list[Sequence]) -> list[int | None]:
     """One id for each row of `logits` (float32 [sequences, vocabulary], -inf for what may not be chosen).
 
-    The best where the temperature is 0 or None; else temperature, top-k, top-p and min-p, in that order. For a broken
-    sequence it has no meaning.
+    The best where the temperature is 0 or None; else temperature, top-k, top-p and min-p, in that order. None for a row
+    whose best is not a finite number. For a broken sequence it has no meaning.
     """
-    chosen = logits.argmax(-1)
-    for row, sequence in enumerate(sequences):
-        if sequence.request.sampling.temperature and sequence.broken is None:
-            chosen[row] = _sample(logits[row], sequence)
-    return chosen.tolist()
+    chosen = _best(logits)
+    sampled = [
+        row
+        for row, sequence in enumerate(sequences)
+        if sequence.request.sampling.temperature and sequence.broken is None and chosen[row] is not None
+    ]
+    if sampled:
+        ids = torch.stack([_sample(logits[row], sequences[row]) for row in sampled]).tolist()
+        for row, id in zip(sampled, ids, strict=True):
+            chosen[row] = id
+    return chosen
 
 
 def remember(sequence: Sequence, id: int, vocabulary: int, device: torch.device, change: int = 1) -> None:
@@ -83,6 +89,17 @@ def _penalized(sequence: Sequence) -> bool:
         or bool(sampling.presence_penalty)
         or bool(sampling.frequency_penalty)
     )
+
+
+def _best(logits: torch.Tensor) -> list[int | None]:
+    """The place of the largest value in each row, None where that is not finite; waits for the device once."""
+    if logits.device.type == "cpu":  # numpy's search is vectorized, torch's is not: 7 us for 49,152 values, and 50 us
+        places = torch.from_numpy(logits.numpy().argmax(-1))
+        values = logits.gather(-1, places[:, None])[:, 0]
+    else:
+        values, places = logits.max(-1)
+    finite, found = torch.stack([values.isfinite().long(), places]).tolist()
+    return [place if good else None for place, good in zip(found, finite, strict=True)]
 
 
 def _sample(logits: torch.Tensor, sequence: Sequence) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 from chatlocal.engine.runtime.causal_model import CausalModel
 
 # Logits are [positions, vocabulary] in float32: of so many positions at once they take 25 to 130 MB.
-_POSITIONS = 128
+MOST_AT_ONCE = 128
 
 
 class Scorer:
@@ -24,12 +24,17 @@ class Scorer:
         ids = torch.tensor([[*prompt_ids, *given]], device=self._model.device)
         found: list[float] = []
         passes = 0
-        for first in range(len(prompt_ids), ids.shape[1], _POSITIONS):
-            last = min(first + _POSITIONS, ids.shape[1])
+        for first in range(len(prompt_ids), ids.shape[1], MOST_AT_ONCE):
+            last = min(first + MOST_AT_ONCE, ids.shape[1])
             # What stands at a position is foretold by the logits at the one before.
             keep = torch.arange(first - 1, last - 1, device=self._model.device)
             [logits] = self._model(ids[:, : last - 1], keep, None)
-            chosen = logits.gather(1, ids[0, first:last, None])[:, 0]
-            found += (chosen - logits.logsumexp(-1)).tolist()
+            found += score_rows(logits, given[first - len(prompt_ids) : last - len(prompt_ids)])
             passes += 1
         return found, passes
+
+
+def score_rows(logits: torch.Tensor, ids: tuple[int, ...]) -> list[float]:
+    """The natural-log probability of each id in its row of `logits`, float32 [len(ids), vocabulary]."""
+    chosen = logits.gather(1, torch.tensor(ids, device=logits.device)[:, None])[:, 0]
+    return (chosen - logits.logsumexp(-1)).tolist()

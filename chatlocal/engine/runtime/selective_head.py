@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from chatlocal.engine.runtime import native
 from chatlocal.engine.runtime.sequence import Sequence
 
 # Numbers of ids that are timed; above the last one gathering the rows costs more than multiplying them all.
@@ -93,8 +94,11 @@ class SelectiveHead:
 
 def _rows(head: nn.Linear, ids: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
     # hidden: [..., in_features]
-    bias = None if head.bias is None else head.bias[ids]
-    return functional.linear(hidden, head.weight[ids], bias)
+    weight = head.weight[ids]
+    if native.multiplies(weight):
+        product = native.linear(hidden, weight).to(hidden.dtype)
+        return product if head.bias is None else product + head.bias[ids]
+    return functional.linear(hidden.to(weight.dtype), weight, None if head.bias is None else head.bias[ids])
 
 
 def _plain_head(model: Any) -> nn.Linear | None:

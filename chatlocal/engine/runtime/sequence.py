@@ -39,6 +39,10 @@ class Sequence:
         """Ids that may come next. They are read along, and kept as far as they are what is chosen."""
         self.cached = 0
         """How many of `ids` and `draft` have their keys and values in the cache."""
+        self._read: list[int] = []
+        self._drafted_from = 0
+        self.unchanged = 0
+        """How many of the first ids are those that the last forward read."""
         self.mask: torch.Tensor | None = None
         """Which ids may follow, bool [vocabulary], where that is known before the logits are."""
         self.broken: Exception | None = None
@@ -48,6 +52,13 @@ class Sequence:
         """Occurrences of every id among the new ones, int32 [vocabulary]; kept only where a penalty needs them."""
         self.prompt_seen: torch.Tensor | None = None
         """Which ids the prompt has, bool [vocabulary]; kept only where the repetition penalty needs them."""
+        # What the scheduler knows of it.
+        self.arrival = self.turn = 0
+        """When it was submitted, and when a piece of it was read last."""
+        self.admitted = self.started = self.counted = False
+        """Whether it ran before, has its place in the cache, and has read its prompt."""
+        self.reused: int | None = None
+        """How many ids of the prompt needed no forward; None before it is known."""
         self._reports: list[IdLogprob] = []
         self._choices: list[float] = []
         self._sent = 0
@@ -98,23 +109,57 @@ class Sequence:
         limit = self.request.sampling.max_tokens
         return limit is not None and self.new_tokens >= limit
 
+    def expect(self) -> list[int]:
+        """Take the draft, which has been read, for what the ids to come are compared with; gives it."""
+        self.unchanged = self._drafted_from = len(self.ids)
+        self._read, self.draft = self.draft, []
+        return self._read
+
+    @property
+    def follows(self) -> bool:
+        """Whether all ids since `expect` are as they were read: then there is a row of logits behind the last one."""
+        new = len(self.ids) - self.unchanged
+        return new <= len(self._read) and self.ids[self.unchanged :] == self._read[:new]
+
+    def settle(self) -> int:
+        """Take back what was read and is not what stands; gives how many ids of the draft stand."""
+        same = _common(self.ids[self.unchanged :], self._read)
+        accepted = max(0, same - (self._drafted_from - self.unchanged))
+        self.cached = self.unchanged + same
+        self._read = []
+        return accepted
+
+    def foretell(self, most: int) -> None:
+        """Draft the given ids that come next, so that one forward of `most` new ids has logits for as many."""
+        if not self.draft:
+            self.draft = list(self.given[self.new_tokens : -1][: most - 1])
+
+    def foretold(self) -> tuple[int, ...]:
+        """The given ids that the logits behind the draft are about, once it is read."""
+        count, self.draft = 1 + len(self.draft), []
+        return self.given[self.new_tokens :][:count]
+
+    def rest(self) -> None:
+        """Give its place in the cache up. All ids are read again when it goes on."""
+        self.cached = 0
+        self.draft = []
+        self.started = False
+
     def take(self, id: int, choice: float, report: IdLogprob | None) -> None:
-        """A new id, by choice. A draft that says otherwise is dropped."""
+        """A new id, by choice."""
         self.ids.append(id)
         self._choices.append(choice)
         if report is not None:
             self._reports.append(report)
-        if self.draft and self.draft[0] == id:
-            del self.draft[0]
-        else:
-            self.draft.clear()
-            self.cached = min(self.cached, len(self.ids) - 1)
 
     def write(self, replaced: int, ids: tuple[int, ...]) -> None:
         """New ids, without a choice, in the place of the last `replaced` ones."""
         kept = len(self.ids) - replaced
         made = self.new_tokens - replaced
         chosen = sum(self._choices[made:])
+        if kept < self.unchanged:
+            self._read = self.ids[kept : self.unchanged] + self._read
+            self.unchanged = kept
         del self.ids[kept:], self._choices[made:]
         self._replaces += max(0, self._sent - made)
         self._sent = min(self._sent, made)
@@ -129,6 +174,16 @@ class Sequence:
         ids = tuple(self.ids[start:])
         if ids:
             choices = tuple(self._choices[self._sent :]) if self.budget is not None else ()
-            self.channel.put(Tokens(ids, tuple(self._reports[self._sent :]), self._replaces, choices))
+            self.channel.put(Tokens(ids, tuple(self._reports[self._sent :]), self._replaces, choices, self.reused or 0))
             self._sent += len(ids)
             self._replaces = 0
+
+
+def _common(one: list[int], other: list[int]) -> int:
+    """How many ids two lists begin with alike."""
+    count = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        count += 1
+    return count

@@ -6,14 +6,16 @@ positions that `place` announced before the forward, instead of behind everythin
 
 from __future__ import annotations
 
+import math
+import mmap
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from transformers import Cache
 from transformers.cache_utils import CacheLayerMixin
 
-# Columns are added in steps of this many positions, so that a growing answer does not copy the cache at every id.
-_LENGTH_STEP = 256
+from chatlocal.engine.runtime.slots import Rectangle
 
 
 class Placement:
@@ -39,9 +41,9 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         # key_states and value_states: [batch, heads, length, head_dim]; the two head_dims may differ.
         at = self._placement
-        heads, key_dim = key_states.shape[1], key_states.shape[3]
-        self.keys = key_states.new_zeros(at.rows, heads, at.columns, key_dim)
-        self.values = value_states.new_zeros(at.rows, value_states.shape[1], at.columns, value_states.shape[3])
+        self.keys = _zeros(key_states, at.rows, at.columns)
+        self.values = _zeros(value_states, at.rows, at.columns)
+        self.position_bytes = (self.keys[0, :, 0].numel() + self.values[0, :, 0].numel()) * self.keys.element_size()
         self.is_initialized = True
 
     def update(
@@ -63,11 +65,14 @@ class SlotLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     visible = 0
     """How many columns the attention reads: the longest sequence of the forward."""
 
-    def resize(self, rows: int, columns: int) -> None:
-        """Keep what is there and make room for `rows` and `columns`."""
+    position_bytes = 0
+    """What a position takes, keys and values; known from the first forward on."""
+
+    def reshape(self, rectangle: Rectangle) -> None:
+        """Take another size, with what matters of each row."""
         if self.keys is not None and self.values is not None:
-            self.keys = _resized(self.keys, rows, columns)
-            self.values = _resized(self.values, rows, columns)
+            self.keys = _reshaped(self.keys, rectangle)
+            self.values = _reshaped(self.values, rectangle)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.visible, 0
@@ -90,23 +95,21 @@ class SlotCache:
         self._device = device
 
     @property
-    def rows(self) -> int:
-        return self.placement.rows
+    def position_bytes(self) -> int:
+        """What a position takes in all layers; 0 before the first forward."""
+        return sum(layer.position_bytes for layer in self.layers)
 
-    def reserve(self, rows: int, length: int) -> None:
-        """Make room for `rows` sequences of `length` positions."""
-        if rows > self.rows:
-            rows = 1 << (rows - 1).bit_length()  # doubling, so that growing row by row copies little
-        rows = max(rows, self.rows)
-        columns = max(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.placement.columns)
-        if rows > self.rows or columns > self.placement.columns:
-            for layer in self.layers:
-                layer.resize(rows, columns)
-            # Last, so that a resize that runs out of memory is made up for at the next call.
-            self.placement.rows, self.placement.columns = rows, columns
+    def reshape(self, rectangle: Rectangle) -> None:
+        """Take another size. Where that runs out of memory the layers may differ until it is called again."""
+        for layer in self.layers:
+            layer.reshape(rectangle)
+        self.placement.rows, self.placement.columns = rectangle.rows, rectangle.columns
 
     def place(self, first_row: int, positions: torch.Tensor, visible: int) -> None:
-        """Announce the next forward: `positions` [batch, new ids] are the columns of its rows from `first_row` on."""
+        """Announce the next forward: `positions` [batch, new ids] are the columns of its rows from `first_row` on.
+
+        The column behind the last one (`beyond`) takes what nobody is to see.
+        """
         batch, new = positions.shape
         self.placement.first_row = first_row
         rows = torch.arange(first_row, first_row + batch, device=self._device)
@@ -115,21 +118,30 @@ class SlotCache:
         for layer in self.layers:
             layer.visible = visible
 
+    @property
+    def beyond(self) -> int:
+        """A column that no forward sees."""
+        return self.placement.columns
+
+    def copy(self, source: int, row: int, length: int) -> None:
+        """Copy the first `length` positions of one row to another."""
+        for tensor in self._tensors():
+            tensor[row, :, :length] = tensor[source, :, :length]
+
     def swap(self, one: int, other: int, length: int) -> None:
         """Exchange the first `length` positions of two rows."""
-        for layer in self.layers:
-            for tensor in (layer.keys, layer.values):
-                if tensor is not None:
-                    kept = tensor[one, :, :length].clone()
-                    tensor[one, :, :length] = tensor[other, :, :length]
-                    tensor[other, :, :length] = kept
+        for tensor in self._tensors():
+            kept = tensor[one, :, :length].clone()
+            tensor[one, :, :length] = tensor[other, :, :length]
+            tensor[other, :, :length] = kept
 
-    def wipe(self, row: int) -> None:
-        """Set a row to 0. What it held could not be seen, but a hidden value that is not a number spoils the sum."""
-        for layer in self.layers:
-            for tensor in (layer.keys, layer.values):
-                if tensor is not None:
-                    tensor[row] = 0
+    def wipe(self, row: int, length: int) -> None:
+        """Set the first `length` positions of a row to 0.
+
+        What they held could not be seen, but a hidden value that is not a number spoils the sum.
+        """
+        for tensor in self._tensors():
+            tensor[row, :, :length] = 0
 
     def clear(self) -> None:
         """Give the memory back."""
@@ -138,9 +150,27 @@ class SlotCache:
             layer.keys = layer.values = None
             layer.is_initialized = False
 
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        for layer in self.layers:
+            if layer.keys is not None and layer.values is not None:
+                yield layer.keys
+                yield layer.values
 
-def _resized(tensor: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    old_rows, heads, old_columns, dim = tensor.shape
-    grown = tensor.new_zeros(max(rows, old_rows), heads, max(columns, old_columns), dim)
-    grown[:old_rows, :, :old_columns] = tensor
-    return grown
+
+def _zeros(like: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
+    """[rows, heads, columns + 1, head_dim] for states [batch, heads, length, head_dim]: 0, and no memory yet on a CPU.
+
+    There the operating system gives pages of zeros when they are written, and torch's own zeros write all of them.
+    """
+    shape = (rows, like.shape[1], columns + 1, like.shape[3])
+    if like.device.type != "cpu":
+        return like.new_zeros(shape)
+    size = math.prod(shape) * like.element_size()
+    return torch.frombuffer(mmap.mmap(-1, max(size, 1)), dtype=like.dtype, count=math.prod(shape)).view(shape)
+
+
+def _reshaped(tensor: torch.Tensor, rectangle: Rectangle) -> torch.Tensor:
+    changed = _zeros(tensor, rectangle.rows, rectangle.columns)
+    for before, now, length in rectangle.kept:
+        changed[now, :, :length] = tensor[before, :, :length]
+    return changed

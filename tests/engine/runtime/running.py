@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 
 from chatlocal.engine.engine import Engine
 from chatlocal.engine.messages import Sampling
+from chatlocal.engine.runtime import scheduler
 from chatlocal.engine.runtime.backend import Request, TokenEvent, Tokens
+from chatlocal.engine.runtime.pacing import Pace
 from chatlocal.engine.runtime.torch_backend import TorchBackend
 from tests.tiny import tiny_model, tiny_tokenizer
 
@@ -64,6 +67,12 @@ def tiny_backend(model: Any = None, **options: Any) -> Iterator[TorchBackend]:
         yield backend
     finally:
         backend.close()
+
+
+def read_in_pieces(monkeypatch: pytest.MonkeyPatch, idle: int, busy: int) -> None:
+    """Prompts are read in pieces of so many ids while no stream runs, and while one does."""
+    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (idle, 2 * idle))
+    monkeypatch.setattr(Pace, "ids", lambda *_, **__: busy)
 
 
 def wait_for(reached: Callable[[], bool], what: str) -> None:

@@ -165,7 +165,7 @@ def test_the_choices_of_replaced_ids_are_kept() -> None:
 
 
 def test_forced_text_can_be_turned_off() -> None:
-    with tiny_backend(MODEL, forced_text=False) as backend:
+    with tiny_backend(MODEL, forced_text=False, drafting=False) as backend:
         ids = ids_of(backend.submit(asked()))
         stats = backend.stats()
     assert json.loads(text(ids))

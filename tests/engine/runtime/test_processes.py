@@ -149,3 +149,23 @@ def test_a_forked_child_is_told_and_the_parent_goes_on(tmp_path: Path) -> None:
     ended = run(FORK, str(save_tiny(tmp_path)))
     assert ended.stdout + ended.stderr == ""  # first, for what it says of a failure
     assert ended.returncode == 0
+
+
+PARALLEL_FORK = """
+torch.set_num_threads(2)
+numbers = torch.randn(1000, 1000)
+numbers @ numbers  # from here on this thread has helpers
+child = os.fork()
+if child == 0:
+    engine = Engine.load(sys.argv[1], progress=False)
+    sys.exit(engine.generate(HELLO, sampling=Sampling(max_tokens=3)).finish.usage.completion > 3)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 0, status
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_child_of_a_process_that_computed_in_parallel_loads_its_own(tmp_path: Path) -> None:
+    ended = run(PARALLEL_FORK, str(save_tiny(tmp_path, hidden_size=512, intermediate_size=1024)))
+    assert ended.stdout + ended.stderr == ""
+    assert ended.returncode == 0

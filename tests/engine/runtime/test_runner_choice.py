@@ -14,7 +14,7 @@ from chatlocal.engine.runtime.runner_choice import choose_runner
 from chatlocal.engine.runtime.single_runners import PlainRunner, RereadingRunner
 from chatlocal.engine.runtime.slot_runner import SlotRunner
 from tests.engine.runtime.architectures import GPT_SIZES, architecture
-from tests.engine.runtime.running import generated, prompt, request, run_together, tiny_backend
+from tests.engine.runtime.running import generated, prompt, read_in_pieces, request, run_together, tiny_backend
 from tests.tiny import tiny_model
 
 SHARED: dict[str, dict[str, Any]] = {
@@ -69,8 +69,7 @@ LENGTHS = (3, 30, 12, 1, 19)
 
 def assert_generates(model: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """Five requests at once, prompts read in pieces, against transformers; says how the model ran."""
-    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (8, 16))
-    monkeypatch.setattr(scheduler, "_PREFILL_BUSY", (3, 3))
+    read_in_pieces(monkeypatch, 8, 3)
     prompts = [prompt(length, seed=length) for length in LENGTHS]
     with tiny_backend(model) as backend:
         together = run_together(backend, [request(ids, new=8) for ids in prompts])

@@ -16,12 +16,10 @@ from chatlocal.engine import constraints
 from chatlocal.engine.constraints import ConstraintState
 from chatlocal.engine.errors import BudgetTooSmall, EngineClosed, EngineDied, GenerationTimeout
 from chatlocal.engine.messages import Sampling
-from chatlocal.engine.runtime import sampling, slot_runner
+from chatlocal.engine.runtime import sampling
 from chatlocal.engine.runtime.arrivals import arrivals
 from chatlocal.engine.runtime.backend import Done, Request, Tokens
 from chatlocal.engine.runtime.sequence import Sequence
-from chatlocal.engine.runtime.single_runners import PlainRunner
-from chatlocal.engine.runtime.slot_runner import SlotRunner
 from chatlocal.engine.runtime.torch_backend import TorchBackend
 from tests.engine.runtime.architectures import architecture
 from tests.engine.runtime.running import (
@@ -66,18 +64,19 @@ def read_to_the_error(stream: Iterator[Any]) -> tuple[list[int], BaseException |
 
 
 class Failing:
-    """Makes the runner raise at chosen forwards: `when` is asked with the work of each."""
+    """Makes the runner of a backend raise at chosen forwards: `when` is asked with the work of each."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[list[Sequence]], bool], kind: Any = SlotRunner):
-        self.error = RuntimeError("out of memory, say")
-        forward = kind.forward
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: Callable[[list[Sequence]], bool], backend: TorchBackend):
+        self.error = RuntimeError("it went wrong, say")
+        runner = backend._scheduler._runner
+        forward = runner.forward
 
-        def failing(runner: Any, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+        def failing(work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
             if when([sequence for sequence, _ in work]):
                 raise self.error
-            return forward(runner, work, first_row)  # type: ignore[no-any-return]
+            return forward(work, first_row)
 
-        monkeypatch.setattr(kind, "forward", failing)
+        monkeypatch.setattr(runner, "forward", failing)
 
 
 # errors in a step
@@ -86,7 +85,7 @@ class Failing:
 def test_an_error_comes_after_what_was_streamed_before_it(
     backend: TorchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Failing(monkeypatch, lambda work: work[0].new_tokens == 2)
+    failing = Failing(monkeypatch, lambda work: work[0].new_tokens == 2, backend)
     ids, error = read_to_the_error(backend.submit(request(prompt(5), new=10)))
     assert ids == generated(MODEL, prompt(5), 2)
     assert error is failing.error
@@ -98,7 +97,7 @@ def test_an_error_comes_after_what_was_streamed_before_it(
 def test_an_error_reaches_all_in_the_forward_and_those_who_wait_go_on(
     backend: TorchBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failing = Failing(monkeypatch, lambda work: len(work) == 4 and any(one.new_tokens == 3 for one in work))
+    failing = Failing(monkeypatch, lambda work: len(work) == 4 and any(one.new_tokens == 3 for one in work), backend)
     streams = [backend.submit(request(prompt(4 + row, row), new=10)) for row in range(6)]
     ends = [read_to_the_error(stream) for stream in streams]
     assert [error for _, error in ends] == [failing.error] * 4 + [None] * 2
@@ -115,7 +114,7 @@ def test_an_error_while_a_prompt_is_read_leaves_the_running_ones_alone(
 ) -> None:
     running = backend.submit(request(prompt(5), new=40))
     beginning = next(running)
-    failing = Failing(monkeypatch, lambda work: any(len(one.request.prompt_ids) == 77 for one in work))
+    failing = Failing(monkeypatch, lambda work: any(len(one.request.prompt_ids) == 77 for one in work), backend)
     assert read_to_the_error(backend.submit(request(prompt(77)))) == ([], failing.error)
     assert ids_of([beginning, *running]) == generated(MODEL, prompt(5), 40)
 
@@ -123,7 +122,7 @@ def test_an_error_while_a_prompt_is_read_leaves_the_running_ones_alone(
 def test_one_by_one_an_error_is_one_requests_own(monkeypatch: pytest.MonkeyPatch) -> None:
     model = architecture("mistral", sliding_window=8)
     with tiny_backend(model) as backend:
-        failing = Failing(monkeypatch, lambda work: len(work[0].request.prompt_ids) == 6, PlainRunner)
+        failing = Failing(monkeypatch, lambda work: len(work[0].request.prompt_ids) == 6, backend)
         ends = [read_to_the_error(s) for s in [backend.submit(request(prompt(5 + row, row))) for row in range(3)]]
         assert [error for _, error in ends] == [None, failing.error, None]
         assert ends[2][0] == generated(model, prompt(7, 2))
@@ -142,7 +141,7 @@ def test_an_error_between_forward_and_hand_over_is_not_reported_twice(
 
     monkeypatch.setattr(sampling, "report", failing)
     both_wait = threading.Event()
-    Failing(monkeypatch, lambda work: len(work[0].request.prompt_ids) == 1 and not both_wait.wait(60))
+    Failing(monkeypatch, lambda work: len(work[0].request.prompt_ids) == 1 and not both_wait.wait(60), backend)
     before = backend.submit(request(prompt(1), new=1))
     first = Request(prompt(6), Sampling(max_tokens=1), logprobs=0)
     second = Request(prompt(6), Sampling(max_tokens=1), logprobs=7)
@@ -286,15 +285,15 @@ def test_a_deadline_ends_running_and_waiting_requests(backend: TorchBackend, oth
 
 def test_higher_priorities_start_first(backend: TorchBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    forward = SlotRunner.forward
+    start = backend._scheduler._runner.start
 
-    def watched(runner: SlotRunner, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
-        started.extend(len(one.ids) for one, _ in work if one.cached == 0)
-        return forward(runner, work, first_row)
+    def watched(sequence: Sequence) -> None:
+        started.append(len(sequence.ids))
+        start(sequence)
 
     running = [backend.submit(request(prompt(5, row), new=ENDLESS)) for row in range(4)]
     next(running[3])
-    monkeypatch.setattr(slot_runner.SlotRunner, "forward", watched)
+    monkeypatch.setattr(backend._scheduler._runner, "start", watched)
     lengths = {11: 0, 12: 5, 13: 0, 14: 5, 15: -1}
     streams = [
         backend.submit(Request(prompt(length), Sampling(max_tokens=3), priority=priority))

@@ -13,7 +13,7 @@ import torch
 from chatlocal.engine import constraints
 from chatlocal.engine.errors import EngineDied, UnsupportedInput, UnsupportedSchema
 from chatlocal.engine.messages import Sampling
-from chatlocal.engine.runtime import scheduler, scoring, slot_cache, torch_backend
+from chatlocal.engine.runtime import scoring, slots, torch_backend
 from chatlocal.engine.runtime.backend import Backend, Done, Request, Tokens
 from chatlocal.engine.runtime.sequence import Sequence
 from chatlocal.engine.runtime.torch_backend import TorchBackend
@@ -21,6 +21,7 @@ from tests.engine.runtime.running import (
     generated,
     ids_of,
     prompt,
+    read_in_pieces,
     request,
     run_alone,
     run_together,
@@ -54,7 +55,7 @@ def test_greedy_is_generate(backend: TorchBackend, length: int) -> None:
 
 
 def test_greedy_is_generate_where_the_cache_grows(backend: TorchBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_cache, "_LENGTH_STEP", 8)
+    monkeypatch.setattr(slots, "_COLUMN_STEP", 8)
     lengths = [6, 7, 8, 9, 15, 16, 17, 30]
     prompts = [prompt(length, seed=length) for length in lengths]
     together = run_together(backend, [request(ids, new=20) for ids in prompts])
@@ -65,8 +66,7 @@ def test_greedy_is_generate_where_the_cache_grows(backend: TorchBackend, monkeyp
 def test_a_prompt_read_in_pieces_gives_what_it_gives_whole(
     backend: TorchBackend, monkeypatch: pytest.MonkeyPatch, pieces: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(scheduler, "_PREFILL_IDLE", (pieces[0], 2 * pieces[0]))
-    monkeypatch.setattr(scheduler, "_PREFILL_BUSY", (pieces[1], pieces[1]))
+    read_in_pieces(monkeypatch, *pieces)
     prompts = [prompt(length, seed=length) for length in (1, 40, 3, 17, 80, 2)]
     together = run_together(backend, [request(ids, new=10) for ids in prompts])
     assert together == [generated(MODEL, ids, 10) for ids in prompts]
@@ -200,12 +200,12 @@ def test_scores_are_those_of_the_plain_forward(backend: TorchBackend) -> None:
 
 def test_a_continuation_costs_one_forward_whatever_its_length(backend: TorchBackend) -> None:
     backend.score(prompt(20), [(7,) * 9, (5,) * 40, ()])
-    assert backend.stats()["forwards"] == 2
+    assert backend.stats()["forwards"] <= 2
     assert backend.stats()["running"] == backend.stats()["waiting"] == 0
 
 
 def test_long_continuations_are_read_with_few_logits_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "_POSITIONS", 4)
+    monkeypatch.setattr(scoring, "MOST_AT_ONCE", 4)
     ids = prompt(11, seed=5)
     with tiny_backend(MODEL) as backend:
         assert backend.score(prompt(3), [ids]) == pytest.approx([score_of(MODEL, prompt(3), ids)], abs=1e-4)
@@ -214,7 +214,7 @@ def test_long_continuations_are_read_with_few_logits_at_a_time(monkeypatch: pyte
 
 def test_scores_that_are_no_numbers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with tiny_backend(MODEL) as backend:
-        monkeypatch.setattr(scoring.Scorer, "logprobs", lambda *_: ([float("nan")], 1))
+        monkeypatch.setattr(scoring, "score_rows", lambda *_: [float("nan")])
         with pytest.raises(EngineDied, match="not numbers"):
             backend.score(prompt(3), [(5,)])
         assert not backend.closed
