@@ -68,12 +68,12 @@ class Runner:
         ]
         for sequence in rows:
             sequence.begun = True
-        self._runner.forward([(sequence, sequence.pending) for sequence in rows], 0)
+        self._runner.forward([(sequence, sequence.pending) for sequence in rows])
 
         def forward() -> None:
             for sequence in rows:
                 sequence.take(sequence.ids[0], 0.0, None)
-            self._runner.forward([(sequence, sequence.pending) for sequence in rows], 0)
+            self._runner.forward([(sequence, sequence.pending) for sequence in rows])
 
         try:
             return _median_seconds(forward, new + 2, self._engine.model.device)

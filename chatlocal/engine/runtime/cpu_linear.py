@@ -44,7 +44,12 @@ def widen_linears(model: nn.Module) -> bool:
 
 
 def _narrow(layer: nn.Linear) -> bool:
-    return layer.weight.device.type == "cpu" and layer.weight.dtype == torch.bfloat16
+    # A quantized weight is a tensor class of its own that says bfloat16 too, and multiplies itself.
+    return (
+        type(layer.weight.data) is torch.Tensor
+        and layer.weight.device.type == "cpu"
+        and layer.weight.dtype == torch.bfloat16
+    )
 
 
 def _forward(layer: nn.Linear, rows: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ class PackedRunner(SlotRunner):
         # What the model makes of masks does not reach the kernels: one that it passes through as it is costs nothing.
         self._no_mask = torch.ones(1, 1, 1, 1, dtype=torch.bool)
 
-    def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+    def forward(self, work: list[tuple[Sequence, int]]) -> torch.Tensor:
         self._make_room(work)
         self._fused.prepare(self._cache)
         ids: list[int] = []

@@ -52,7 +52,7 @@ class Runner(Protocol):
         """
         ...
 
-    def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+    def forward(self, work: list[tuple[Sequence, int]]) -> torch.Tensor:
         """Read the next n ids of each sequence, drafts included; one that was not started begins with nothing.
 
         Gives float32 logits [rows, vocabulary]: `Sequence.rows(n)` for each sequence, in order, behind its last ids.

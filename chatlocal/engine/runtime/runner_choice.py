@@ -142,5 +142,5 @@ def read_probe(runner: Runner, model: Any) -> torch.Tensor:
     prompts = [torch.randint(vocabulary, (first + more,), generator=generator).tolist() for first, more in _PROBE]
     probes = [Sequence(Request(tuple(prompt))) for prompt in prompts]
     pieces = zip(probes, _PROBE, strict=True)
-    runner.forward([(probe, first if runner.in_pieces else probe.pending - 1) for probe, (first, _) in pieces], 0)
-    return runner.forward([(probe, probe.pending) for probe in probes], 0)
+    runner.forward([(probe, first if runner.in_pieces else probe.pending - 1) for probe, (first, _) in pieces])
+    return runner.forward([(probe, probe.pending) for probe in probes])

@@ -400,7 +400,7 @@ class Scheduler:
         """One forward; -inf at ids that no sequence may have next, where it pays to leave them out."""
         ids = None if self._head is None else self._head.worthwhile(deciding)
         with nullcontext() if self._head is None or ids is None else self._head.only(ids):
-            logits = self._runner.forward(work, 0)
+            logits = self._runner.forward(work)
         self.stats.forwards += 1
         if self._head is None or ids is None:
             return logits

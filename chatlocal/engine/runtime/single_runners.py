@@ -65,7 +65,7 @@ class PlainRunner:
         self._caches[sequence] = source
         self._make_room()
 
-    def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+    def forward(self, work: list[tuple[Sequence, int]]) -> torch.Tensor:
         return torch.cat([self._forward(sequence, count) for sequence, count in work])
 
     def _forward(self, sequence: Sequence, count: int) -> torch.Tensor:
@@ -149,7 +149,7 @@ class RereadingRunner:
     def start(self, sequence: Sequence) -> None:
         sequence.cached = 0
 
-    def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+    def forward(self, work: list[tuple[Sequence, int]]) -> torch.Tensor:
         return torch.cat([self._forward(sequence, count) for sequence, count in work])
 
     def _forward(self, sequence: Sequence, count: int) -> torch.Tensor:

@@ -48,7 +48,7 @@ class SlotRunner:
         if start.source != start.row:
             self._cache.copy(start.source, start.row, start.length)
 
-    def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+    def forward(self, work: list[tuple[Sequence, int]]) -> torch.Tensor:
         longest = self._make_room(work)
         first = self._arrange([sequence for sequence, _ in work])
         # The rows of the forward are those of the cache, in whatever order the sequences stand there.

@@ -49,11 +49,11 @@ class StepCosts:
         """Time the runner's forwards from now on, from their beginning to `done`."""
         padded = not runner.ragged
 
-        def timed(work: list[Any], first_row: int) -> Any:
+        def timed(work: list[Any]) -> Any:
             counts = [count for _, count in work]
             ids = max(counts) * len(counts) if padded and runner.shares else sum(counts)
             self.start(ids)
-            return type(runner).forward(runner, work, first_row)
+            return type(runner).forward(runner, work)
 
         runner.forward = timed  # type: ignore[method-assign]
 

@@ -214,9 +214,9 @@ class Watched:
         runner = backend._scheduler._runner
         forward = runner.forward
 
-        def watched(work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+        def watched(work: list[tuple[Sequence, int]]) -> torch.Tensor:
             self.forwards.append({len(one.request.prompt_ids): count for one, count in work})
-            return forward(work, first_row)
+            return forward(work)
 
         monkeypatch.setattr(runner, "forward", watched)
 

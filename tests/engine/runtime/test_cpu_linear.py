@@ -68,6 +68,16 @@ def test_layers_of_another_kind_are_left_alone() -> None:
     assert not widen_linears(module)
 
 
+def test_quantized_weights_multiply_themselves() -> None:
+    class Quantized(torch.Tensor):
+        """Says that it is bfloat16, as the tensors of quantization libraries do."""
+
+    module = layer()
+    module.weight = nn.Parameter(module.weight.data.as_subclass(Quantized), requires_grad=False)
+    assert not widen_linears(module)
+    assert "forward" not in vars(module)
+
+
 def test_a_layer_that_was_converted_afterwards_still_works() -> None:
     module = layer()
     widen_linears(module)

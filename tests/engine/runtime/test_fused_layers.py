@@ -77,9 +77,9 @@ def test_the_logits_are_those_of_the_model(name: str) -> None:
     sequences = [sequence_of(length, seed) for seed, length in enumerate((30, 1, 7, 64))]
     with torch.inference_mode():
         first = [(sequence, max(1, sequence.pending - 3)) for sequence in sequences]
-        runner.forward(first, 0)
+        runner.forward(first)
         sequences[1].ids += [5, 6]
-        logits = runner.forward([(sequence, sequence.pending) for sequence in sequences], 0)
+        logits = runner.forward([(sequence, sequence.pending) for sequence in sequences])
     for row, sequence in zip(logits, sequences, strict=True):
         torch.testing.assert_close(row, logits_of(model, sequence.ids, 1)[0], atol=2e-4, rtol=1e-4)
 
@@ -94,8 +94,8 @@ def test_long_contexts_cross_the_borders_of_chunks(name: str, length: int) -> No
     sequence.draft = sequence.ids[-3:]
     del sequence.ids[-3:]
     with torch.inference_mode():
-        runner.forward([(sequence, sequence.pending - 6)], 0)
-        logits = runner.forward([(sequence, sequence.pending)], 0)
+        runner.forward([(sequence, sequence.pending - 6)])
+        logits = runner.forward([(sequence, sequence.pending)])
     torch.testing.assert_close(logits, expected, atol=3e-4, rtol=1e-3)
 
 
@@ -112,13 +112,13 @@ def test_a_sequence_has_the_same_bits_alone_together_and_in_pieces(dtype: torch.
             alone = []
             for seed, length in enumerate(lengths):
                 sequence = sequence_of(length, seed)
-                alone.append(runner.forward([(sequence, length)], 0)[0])
+                alone.append(runner.forward([(sequence, length)])[0])
                 runner.release(sequence)
             sequences = [sequence_of(length, seed) for seed, length in enumerate(lengths)]
             while any(sequence.pending > 1 for sequence in sequences):
                 work = [(one, min(one.pending - 1, 130)) for one in sequences if one.pending > 1]
-                runner.forward(work, 0)
-            together = runner.forward([(sequence, 1) for sequence in sequences], 0)
+                runner.forward(work)
+            together = runner.forward([(sequence, 1) for sequence in sequences])
     finally:
         torch.set_num_threads(before)
     assert torch.equal(torch.stack(alone), together)
@@ -129,7 +129,7 @@ def test_bfloat16_is_nearer_to_float32_than_the_model_itself() -> None:
     exact.load_state_dict({key: value.float() for key, value in narrow.state_dict().items()})
     sequence = sequence_of(50)
     with torch.inference_mode():
-        ours = packed(narrow).forward([(sequence, 50)], 0)
+        ours = packed(narrow).forward([(sequence, 50)])
     expected = logits_of(exact, sequence.ids, 1)
     assert (ours - expected).square().mean() < (logits_of(narrow, sequence.ids, 1) - expected).square().mean()
 
@@ -142,7 +142,7 @@ def test_the_model_is_as_it_was_afterwards() -> None:
     runner = packed(model)
     sequence = sequence_of(9)
     with torch.inference_mode():
-        runner.forward([(sequence, 9)], 0)
+        runner.forward([(sequence, 9)])
     assert [set(vars(module)) for module in model.modules()] == before
     assert torch.equal(model(ids).logits, expected)
 
@@ -153,7 +153,7 @@ def test_a_forward_that_fails_leaves_the_model_as_it_was(monkeypatch: pytest.Mon
     monkeypatch.setattr(model.model.norm, "forward", lambda hidden: 1 / 0)
     sequence = sequence_of(5)
     with pytest.raises(ZeroDivisionError), torch.inference_mode():
-        runner.forward([(sequence, 5)], 0)
+        runner.forward([(sequence, 5)])
     assert sequence.cached == 0
     assert all("forward" not in vars(layer) for layer in model.model.layers)
 

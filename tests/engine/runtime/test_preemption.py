@@ -151,11 +151,11 @@ class Scarce:
         runner = backend._scheduler._runner
         forward = runner.forward
 
-        def failing(work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+        def failing(work: list[tuple[Sequence, int]]) -> torch.Tensor:
             if when([sequence for sequence, _ in work]):
                 self.failures += 1
                 raise error
-            return forward(work, first_row)
+            return forward(work)
 
         patch.setattr(runner, "forward", failing)
 

@@ -43,9 +43,9 @@ class Reading:
         runner = backend._scheduler._runner
         forward = runner.forward
 
-        def counted(work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+        def counted(work: list[tuple[Sequence, int]]) -> torch.Tensor:
             self.ids += sum(count for _, count in work)
-            return forward(work, first_row)
+            return forward(work)
 
         monkeypatch.setattr(runner, "forward", counted)
 
@@ -98,13 +98,13 @@ def test_logits_are_those_of_a_prompt_that_is_read_whole() -> None:
     with torch.inference_mode():
         first = Sequence(Request(prompt(300)))
         runner.start(first)
-        runner.forward([(first, 300)], 0)
+        runner.forward([(first, 300)])
         for length in (1, 17, 150, 299):
             ids = (*prompt(length), *prompt(40, seed=9))
             one = Sequence(Request(ids))
             runner.start(one)
             assert one.cached >= length
-            logits = runner.forward([(one, one.pending)], 0)
+            logits = runner.forward([(one, one.pending)])
             whole = MODEL(torch.tensor([ids])).logits[0, -1]
             assert torch.allclose(logits[0], whole, atol=1e-4)
 
@@ -166,8 +166,8 @@ def test_what_broke_is_not_held(backend: TorchBackend, monkeypatch: pytest.Monke
     runner = backend._scheduler._runner
     forward = runner.forward
 
-    def nonsense(work: Any, first_row: int) -> torch.Tensor:
-        return forward(work, first_row) * torch.nan
+    def nonsense(work: Any) -> torch.Tensor:
+        return forward(work) * torch.nan
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, "forward", nonsense)

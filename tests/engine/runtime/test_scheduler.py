@@ -71,10 +71,10 @@ class Failing:
         runner = backend._scheduler._runner
         forward = runner.forward
 
-        def failing(work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
+        def failing(work: list[tuple[Sequence, int]]) -> torch.Tensor:
             if when([sequence for sequence, _ in work]):
                 raise self.error
-            return forward(work, first_row)
+            return forward(work)
 
         monkeypatch.setattr(runner, "forward", failing)
 

@@ -303,7 +303,7 @@ def test_zeros_and_what_is_kept() -> None:
 def test_a_size_that_cannot_be_had_loses_the_cache_and_no_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = SlotRunner(MODEL, 2)
     one = sequence(prompt(20))
-    whole = runner.forward([(one, 20)], 0)
+    whole = runner.forward([(one, 20)])
 
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("no memory")
@@ -313,21 +313,21 @@ def test_a_size_that_cannot_be_had_loses_the_cache_and_no_sequence(monkeypatch: 
         with pytest.raises(torch.OutOfMemoryError):
             runner.start(sequence(prompt(600)))
     assert one.cached == 0
-    assert torch.allclose(runner.forward([(one, 20)], 0), whole, atol=1e-5)
+    assert torch.allclose(runner.forward([(one, 20)]), whole, atol=1e-5)
 
 
 def test_one_forward_takes_rows_in_any_order() -> None:
     runner = SlotRunner(MODEL, 2)
     ones = [sequence(prompt(6 + row, row)) for row in range(5)]
-    alone = [SlotRunner(MODEL, 2).forward([(one, one.pending)], 0) for one in ones]
+    alone = [SlotRunner(MODEL, 2).forward([(one, one.pending)]) for one in ones]
     for one in ones:
         one.cached = 0
-        runner.forward([(one, 3)], 0)
+        runner.forward([(one, 3)])
     order = [3, 0, 4]
-    together = runner.forward([(ones[row], ones[row].pending) for row in order], 0)
+    together = runner.forward([(ones[row], ones[row].pending) for row in order])
     for place, row in enumerate(order):
         assert torch.allclose(together[place], alone[row][0], atol=1e-4)
     # Those between them were moved and have lost nothing.
-    rest = runner.forward([(ones[row], ones[row].pending) for row in (2, 1)], 0)
+    rest = runner.forward([(ones[row], ones[row].pending) for row in (2, 1)])
     assert torch.allclose(rest[0], alone[2][0], atol=1e-4)
     assert torch.allclose(rest[1], alone[1][0], atol=1e-4)

@@ -54,8 +54,8 @@ class Watch:
             if not sequence.ready:
                 self.unready.append(sequence)
 
-    def forward(self, work: list[tuple[Sequence, int]], first_row: int) -> torch.Tensor:
-        logits: torch.Tensor = self._forward(work, first_row)
+    def forward(self, work: list[tuple[Sequence, int]]) -> torch.Tensor:
+        logits: torch.Tensor = self._forward(work)
         self.largest = max(self.largest, self.used())
         return logits
 
