@@ -58,7 +58,7 @@ class Record:
     """Id of the document."""
     start: int = 0
     end: int = 0
-    """The part of the document that the record was read from: its fields' spans together, else what the model was shown."""
+    """What the record was read from: from its first span to its last, else all that the model saw."""
 
 
 @dataclass(frozen=True)
