@@ -6,11 +6,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from chatlocal.extractors.extractor import Extractor as Extractor
     from chatlocal.extractors.structured_output import create_structured_output_chain as create_structured_output_chain
 
-_HOMES = {"create_structured_output_chain": "chatlocal.extractors.structured_output"}
+_HOMES = {
+    "Extractor": "chatlocal.extractors.extractor",
+    "create_structured_output_chain": "chatlocal.extractors.structured_output",
+}
 
-__all__ = ["create_structured_output_chain"]
+__all__ = ["Extractor", "create_structured_output_chain"]
 
 
 def __getattr__(name: str) -> object:
