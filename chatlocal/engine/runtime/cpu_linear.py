@@ -30,6 +30,11 @@ def multiplies_bfloat16() -> bool:
     return bool(torch._C._has_mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
+def multiplies_tiles() -> bool:
+    """Whether the processor has tiles of bfloat16 (AMX) and torch uses them: nothing else is as fast there."""
+    return multiplies_bfloat16() and torch.cpu._is_amx_tile_supported()
+
+
 def widen_linears(model: nn.Module) -> bool:
     """Let every bfloat16 nn.Linear on the CPU multiply in float32 where that is faster; says whether it did.
 

@@ -21,11 +21,11 @@ from torch import nn
 from torch.nn import functional
 
 from chatlocal.engine.runtime import native
-from chatlocal.engine.runtime.cpu_linear import multiplies_bfloat16
+from chatlocal.engine.runtime.cpu_linear import multiplies_tiles
 from chatlocal.engine.runtime.slot_cache import SlotCache
 
 # struct Layer of native/layer.h: sizes, norms, matrices with their biases, epsilon and scale.
-_LAYER = struct.Struct("@6q4P14P2f")
+_LAYER = struct.Struct("@5q4P14P2f")
 _STEP = 16  # sizes are multiples of this
 _WIDEST_HEAD = 256
 _MOST_QUERIES = 32  # heads that share keys
@@ -80,8 +80,7 @@ class _Layer:
         addresses = [_address(tensor) for tensor in norms]
         for linear, bias in zip(projections, biases, strict=True):
             addresses += [linear.weight.data_ptr(), _address(bias)]
-        wide = int(self.dtype == torch.float32)
-        sizes = (self.hidden, heads, self.key_heads, self.head, inner, wide)
+        sizes = (self.hidden, heads, self.key_heads, self.head, inner)
         self.packed = _LAYER.pack(*sizes, *addresses, epsilon, float(attention.scaling))  # type: ignore[arg-type]
 
 
@@ -101,8 +100,8 @@ class FusedLayers:
             return "the kernels were not built for this processor"
         if model.dtype not in _TOLERANCE:
             return "the weights are neither bfloat16 nor float32"
-        if model.dtype == torch.bfloat16 and multiplies_bfloat16():
-            return "the processor has bfloat16 products of its own"
+        if model.dtype == torch.bfloat16 and multiplies_tiles():
+            return "the processor multiplies bfloat16 matrices of its own (AMX)"
         decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
         modules = getattr(decoder, "layers", None)
         if not isinstance(modules, nn.ModuleList) or not hasattr(decoder, "rotary_emb"):
@@ -178,6 +177,7 @@ class FusedLayers:
             hidden.data_ptr(),
             scratch.data_ptr(),
             threads,
+            native.format_of(self._layers[0].dtype),
         )
         return hidden
 

@@ -237,7 +237,6 @@ def test_a_short_prompt_does_not_wait_for_a_long_one(monkeypatch: pytest.MonkeyP
         wait_for(lambda: any(3000 in work for work in watched.forwards), "the long one is being read")
         short = backend.submit(request(prompt(20, seed=2), new=1))
         assert ids_of(short) == generated(MODEL, prompt(20, seed=2), 1)
-        assert watched.last_of(20) < watched.last_of(3000) or not watched.forwards[-1].get(3000)
         assert ids_of(long) == generated(MODEL, prompt(3000, seed=1), 1)
         assert watched.last_of(20) < watched.last_of(3000)
         stream.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from chatlocal.engine.runtime import native
+from chatlocal.engine.runtime import fused_layers, native
 from chatlocal.engine.runtime.backend import Request
 from chatlocal.engine.runtime.fused_layers import FusedLayers
 from chatlocal.engine.runtime.packed_runner import PackedRunner
@@ -53,6 +53,23 @@ def model_of(name: str, dtype: torch.dtype = torch.float32, **settings: Any) -> 
     return model.to(dtype)
 
 
+@pytest.fixture(params=["plain", "avx512", "paired"])
+def formats(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The formats of one kind of processor, where this one runs them."""
+    kernels = native.kernels()
+    assert kernels is not None
+    kinds = {
+        "plain": {torch.float32: native.Format.WIDE, torch.bfloat16: native.Format.WIDENED},
+        "avx512": {torch.float32: native.Format.WIDE_512, torch.bfloat16: native.Format.WIDENED_512},
+        "paired": {torch.float32: native.Format.WIDE_512, torch.bfloat16: native.Format.PAIRED},
+    }
+    chosen = kinds[request.param]
+    if not all(kernels.runs_here(one) for one in chosen.values()):
+        pytest.skip(f"this processor is not of the kind {request.param}")
+    monkeypatch.setattr(native, "format_of", chosen.__getitem__)
+    monkeypatch.setattr(fused_layers, "multiplies_tiles", lambda: False)
+
+
 def packed(model: Any) -> PackedRunner:
     runner = choose_runner(model).runner
     assert isinstance(runner, PackedRunner)
@@ -71,7 +88,7 @@ def logits_of(model: Any, ids: list[int], rows: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_logits_are_those_of_the_model(name: str) -> None:
+def test_the_logits_are_those_of_the_model(formats: None, name: str) -> None:
     model = model_of(name)
     runner = packed(model)
     sequences = [sequence_of(length, seed) for seed, length in enumerate((30, 1, 7, 64))]
@@ -86,7 +103,7 @@ def test_the_logits_are_those_of_the_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["llama", "qwen3"])
 @pytest.mark.parametrize("length", [511, 512, 513, 1100])
-def test_long_contexts_cross_the_borders_of_chunks(name: str, length: int) -> None:
+def test_long_contexts_cross_the_borders_of_chunks(formats: None, name: str, length: int) -> None:
     model = model_of(name)
     runner = packed(model)
     sequence = sequence_of(length)
@@ -101,7 +118,9 @@ def test_long_contexts_cross_the_borders_of_chunks(name: str, length: int) -> No
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_sequence_has_the_same_bits_alone_together_and_in_pieces(dtype: torch.dtype, threads: int) -> None:
+def test_a_sequence_has_the_same_bits_alone_together_and_in_pieces(
+    formats: None, dtype: torch.dtype, threads: int
+) -> None:
     model = model_of("qwen3", dtype)
     runner = packed(model)
     lengths = (600, 3, 41, 1030)
@@ -124,7 +143,7 @@ def test_a_sequence_has_the_same_bits_alone_together_and_in_pieces(dtype: torch.
     assert torch.equal(torch.stack(alone), together)
 
 
-def test_bfloat16_is_nearer_to_float32_than_the_model_itself() -> None:
+def test_bfloat16_is_nearer_to_float32_than_the_model_itself(formats: None) -> None:
     exact, narrow = model_of("llama"), model_of("llama", torch.bfloat16)
     exact.load_state_dict({key: value.float() for key, value in narrow.state_dict().items()})
     sequence = sequence_of(50)
@@ -187,8 +206,9 @@ def test_other_types_of_weights_are_left_to_the_model() -> None:
     assert isinstance(FusedLayers.of(mixed), str)
 
 
-def test_processors_with_bfloat16_products_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processors_with_tiles_of_bfloat16_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
     assert isinstance(FusedLayers.of(model_of("llama", torch.bfloat16)), str)
     assert isinstance(FusedLayers.of(model_of("llama")), FusedLayers)
 

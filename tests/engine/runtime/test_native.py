@@ -13,6 +13,7 @@ from chatlocal.engine.runtime import native
 
 pytestmark = pytest.mark.skipif(native.kernels() is None, reason="the kernels were not built for this processor")
 TYPES = [torch.bfloat16, torch.float32]
+FORMATS = [(dtype, one) for dtype, formats in native.FORMATS.items() for one in formats]
 
 
 @pytest.fixture(autouse=True)
@@ -22,11 +23,22 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+@pytest.fixture(params=FORMATS, ids=lambda pair: pair[1].name.lower())
+def dtype(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
+    """The type of weights, in every format that runs on this processor."""
+    weights, form = request.param
+    kernels = native.kernels()
+    assert kernels is not None
+    if not kernels.runs_here(form):
+        pytest.skip(f"this processor does not run {form.name}")
+    monkeypatch.setattr(native, "format_of", lambda _: form)
+    return weights  # type: ignore[no-any-return]
+
+
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize(
     ("tokens", "in_features", "out_features"),
@@ -39,15 +51,16 @@ def test_a_product_is_the_exact_one_rounded(
     weight, rows = numbers(out_features, in_features).to(dtype), numbers(tokens, in_features, seed=1)
     before = rows.clone()
     product = native.linear(rows, weight)
+    assert torch.equal(rows, before)
+    if native.format_of(dtype) == native.Format.PAIRED:
+        rows = rows.bfloat16()
     exact = rows.double() @ weight.double().T
     # float32 sums: off by the rounding of each step, in units of what the terms add up to.
     size = rows.double().abs() @ weight.double().abs().T
     assert ((product.double() - exact).abs() <= size * in_features * 2**-24).all()
     assert product.dtype == torch.float32
-    assert torch.equal(rows, before)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
 def test_a_row_has_the_same_bits_whatever_is_beside_it(dtype: torch.dtype) -> None:
     weight, rows = numbers(101, 96).to(dtype), numbers(23, 96, seed=1)
     together = native.linear(rows, weight)
@@ -139,12 +152,21 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     assert results.get() == expected
 
 
+def test_the_fastest_format_of_this_processor_is_taken() -> None:
+    kernels = native.kernels()
+    assert kernels is not None
+    for kind, formats in native.FORMATS.items():
+        assert next(one for one in formats if kernels.runs_here(one)) == native.format_of(kind)
+
+
 def test_wrong_calls_are_type_errors() -> None:
     kernels = native.kernels()
     assert kernels is not None
     with pytest.raises(TypeError, match="takes 8 arguments, got 1"):
         kernels.linear(1)
     with pytest.raises(TypeError):
-        kernels.linear(None, False, 0, 0, 16, 1, 0, 1)
+        kernels.linear(None, native.Format.WIDE, 0, 0, 16, 1, 0, 1)
+    with pytest.raises(ValueError, match="format 99 does not run"):
+        kernels.linear(0, 99, 0, 0, 16, 1, 0, 1)
     with pytest.raises(ValueError, match="bytes"):
         kernels.scratch_size(b"short", 1, 1, 1)

@@ -1,13 +1,13 @@
-def runs_here() -> bool:
-    """Whether the processor has AVX2 and FMA. The other functions are there on x86-64 alone."""
+def runs_here(format: int, /) -> bool:
+    """Whether the processor has what a Format of __init__.py needs. The other functions are there on x86-64 alone."""
 
 def linear(
-    weight: int, wide: bool, rows: int, tokens: int, in_features: int, out_features: int, out: int, threads: int, /
+    weight: int, format: int, rows: int, tokens: int, in_features: int, out_features: int, out: int, threads: int, /
 ) -> None:
     """out [tokens, out_features] = rows [tokens, in_features] @ weight.T; all but the weight is float32.
 
-    Addresses of contiguous memory. `wide`: the weight is float32, else bfloat16. in_features is a multiple of 16. The
-    rows are rearranged.
+    Addresses of contiguous memory. `format` is one of the weight's type. in_features is a multiple of 16. The rows are
+    changed. ValueError for a format that does not run here.
     """
 
 def scratch_size(layers: bytes, tokens: int, longest: int, threads: int, /) -> int:
@@ -27,6 +27,7 @@ def decoder_layers(
     hidden: int,
     scratch: int,
     threads: int,
+    format: int,
     /,
 ) -> None:
     """Put `hidden` (float32 [tokens, hidden_size]) through layers of one size, in place.

@@ -64,11 +64,29 @@ void weigh(const float* weights, const W* values, Index positions, Index head, f
     }
 }
 
+template <class W>
+void weigh_all(const float* weights, const W* values, Index positions, Index head, float* const* out, Index queries) {
+    Index q = 0;
+    for (; q + 6 <= queries; q += 6) weigh<6>(weights + q * kChunk, values, positions, head, out + q);
+    if (queries - q >= 3) {
+        weigh<3>(weights + q * kChunk, values, positions, head, out + q);
+        q += 3;
+    }
+    for (; q < queries; ++q) weigh<1>(weights + q * kChunk, values, positions, head, out + q);
+}
+
+// Which query of a forward is number q of a tile's, for a key head: [tokens, heads].
+inline Index query_row(const Layer& layer, const Tile& tile, Index key_head, Index q) {
+    const Index group = layer.heads / layer.key_heads;
+    return (tile.first + q / group) * layer.heads + key_head * group + q % group;
+}
+
 // Attention of a tile's queries that share a key head over one chunk of positions. `partials` has one for each query:
 // [count, heads / key_heads]. `weights` is room for [kQueries, kChunk].
-template <class W>
-void attend(const Layer& layer, const Place& place, const Tile& tile, Index key_head, Index chunk, const float* queries,
+template <class F>
+void attend(const Layer& layer, const Place& place, const Tile& tile, Index key_head, Index chunk, float* queries,
             float* const* partials, float* weights) {
+    using W = typename F::Weight;
     const Index head = layer.head, group = layer.heads / layer.key_heads, all = tile.count * group;
     const Index begin = chunk * kChunk;
     const Index last = place.columns[tile.first + tile.count - 1];
@@ -76,10 +94,12 @@ void attend(const Layer& layer, const Place& place, const Tile& tile, Index key_
     const Index offset = place.rows[tile.first] * place.row_stride + key_head * place.head_stride + begin * head;
     const W* keys = static_cast<const W*>(place.keys) + offset;
     const W* values = static_cast<const W*>(place.values) + offset;
-    // The queries of a group lie behind each other, those of the next token heads further on.
-    for (Index token = 0; token < tile.count; ++token)
-        product<false>(keys, head, positions, queries + ((tile.first + token) * layer.heads + key_head * group) * head,
-                       head, group, head, weights + token * group * kChunk, kChunk);
+    typename F::Active gathered[kQueries * kMaxHead];
+    for (Index q = 0; q < all; ++q) {
+        const auto* query = active<F>(queries + query_row(layer, tile, key_head, q) * head);
+        std::copy(query, query + head, gathered + q * head);
+    }
+    product<F, false>({keys, head, gathered, head, head}, positions, all, weights, kChunk);
     for (Index q = 0; q < all; ++q) {
         float* row = weights + q * kChunk;
         const Index seen = std::min(positions, place.columns[tile.first + q / group] + 1 - begin);
@@ -102,13 +122,10 @@ void attend(const Layer& layer, const Place& place, const Tile& tile, Index key_
         partials[q][0] = largest;
         partials[q][1] = total(sums);
     }
-    Index q = 0;
-    for (; q + 6 <= all; q += 6) weigh<6>(weights + q * kChunk, values, positions, head, partials + q);
-    if (all - q >= 3) {
-        weigh<3>(weights + q * kChunk, values, positions, head, partials + q);
-        q += 3;
-    }
-    for (; q < all; ++q) weigh<1>(weights + q * kChunk, values, positions, head, partials + q);
+#ifdef CHATLOCAL_AVX512
+    if constexpr (F::kAvx512) return weigh_all_wide(weights, kChunk, values, positions, head, partials, all);
+#endif
+    weigh_all(weights, values, positions, head, partials, all);
 }
 
 std::vector<Tile> tiles_of(const Place& place, Index group) {

@@ -34,14 +34,8 @@ void rotate(float* head, const float* cosines, const float* sines, Index rotary)
     }
 }
 
-// Which query of a forward is number q of a tile's, for a key head: [tokens, heads].
-inline Index query_row(const Layer& layer, const Tile& tile, Index key_head, Index q) {
-    const Index group = layer.heads / layer.key_heads;
-    return (tile.first + q / group) * layer.heads + key_head * group + q % group;
-}
-
 // One layer at work on the tokens of one forward. `hidden` [tokens, layer.hidden] is changed in place.
-template <class W>
+template <class F>
 class LayerPass {
   public:
     LayerPass(const Layer& layer, const Place& place, float* hidden, float* scratch, int threads)
@@ -74,13 +68,13 @@ class LayerPass {
         share(tokens_, [&](Index token) { place_token(token); });
         attend_all();
         share(blocks(layer_.hidden), [&](Index block) {
-            linear_block<true, W>(layer_.output, block, layer_.hidden, query_size_, attended_, tokens_,
+            linear_block<F, true>(layer_.output, block, layer_.hidden, query_size_, active<F>(attended_), tokens_,
                                   hidden_ + block * kBlock, layer_.hidden);
         });
         share(tokens_, [&](Index token) { norm(token, layer_.inner_norm); });
         share(blocks(layer_.inner), [&](Index block) { gate(block); });
         share(blocks(layer_.hidden), [&](Index block) {
-            linear_block<true, W>(layer_.down, block, layer_.hidden, layer_.inner, inner_, tokens_,
+            linear_block<F, true>(layer_.down, block, layer_.hidden, layer_.inner, active<F>(inner_), tokens_,
                                   hidden_ + block * kBlock, layer_.hidden);
         });
     }
@@ -94,20 +88,20 @@ class LayerPass {
     void norm(Index token, const float* weight) {
         float* to = normed_ + token * layer_.hidden;
         normalise(hidden_ + token * layer_.hidden, weight, layer_.hidden, layer_.epsilon, to);
-        arrange<W>(to, layer_.hidden);
+        F::arrange(to, layer_.hidden, active<F>(to));
     }
 
     // A block of queries, else of keys, else of values.
     void project(Index block) {
         const Index query_blocks = blocks(query_size_), key_blocks = blocks(key_size_);
         if (block < query_blocks) {
-            linear_block<false, W>(layer_.query, block, query_size_, layer_.hidden, normed_, tokens_,
+            linear_block<F, false>(layer_.query, block, query_size_, layer_.hidden, active<F>(normed_), tokens_,
                                    queries_ + block * kBlock, query_size_);
             return;
         }
         const bool is_key = block < query_blocks + key_blocks;
         const Index own = block - query_blocks - (is_key ? 0 : key_blocks);
-        linear_block<false, W>(is_key ? layer_.key : layer_.value, own, key_size_, layer_.hidden, normed_, tokens_,
+        linear_block<F, false>(is_key ? layer_.key : layer_.value, own, key_size_, layer_.hidden, active<F>(normed_), tokens_,
                                (is_key ? keys_ : values_) + own * kBlock, key_size_);
     }
 
@@ -122,7 +116,7 @@ class LayerPass {
             if (layer_.query_norm) normalise(query, layer_.query_norm, head, layer_.epsilon, query);
             rotate(query, cosines, sines, place_.rotary);
             for (Index i = 0; i < head; i += kLanes) store(query + i, _mm256_mul_ps(load(query + i), scale));
-            arrange<W>(query, head);
+            F::arrange(query, head, active<F>(query));
         }
         for (Index h = 0; h < layer_.key_heads; ++h) {
             float* key = keys_ + token * key_size_ + h * head;
@@ -131,8 +125,8 @@ class LayerPass {
             rotate(key, cosines, sines, place_.rotary);
             const Index to = place_.rows[token] * place_.row_stride + h * place_.head_stride + place_.columns[token] * head;
             for (Index i = 0; i < head; i += kLanes) {
-                store(static_cast<W*>(place_.keys) + to + i, load(key + i));
-                store(static_cast<W*>(place_.values) + to + i, load(value + i));
+                store(static_cast<typename F::Weight*>(place_.keys) + to + i, load(key + i));
+                store(static_cast<typename F::Weight*>(place_.values) + to + i, load(value + i));
             }
         }
     }
@@ -165,9 +159,9 @@ class LayerPass {
         const Index queries = tile.count * (layer_.heads / layer_.key_heads);
         for (Index q = 0; q < queries; ++q)
             for (Index side = 0; side < 2; ++side) partials[side][q] = own[side] + q * partial_size(layer_);
-        attend<W>(layer_, place_, tile, key_head, 0, queries_, partials[0], weights);
+        attend<F>(layer_, place_, tile, key_head, 0, queries_, partials[0], weights);
         for (Index chunk = 1; chunk < chunks(last_column(tile)); ++chunk) {
-            attend<W>(layer_, place_, tile, key_head, chunk, queries_, partials[1], weights);
+            attend<F>(layer_, place_, tile, key_head, chunk, queries_, partials[1], weights);
             for (Index q = 0; q < queries; ++q) {
                 const Index row = query_row(layer_, tile, key_head, q);
                 if (chunk < chunks(place_.columns[row / layer_.heads])) merge(partials[0][q], partials[1][q], layer_.head);
@@ -182,38 +176,39 @@ class LayerPass {
         float* partials[kQueries];
         for (Index q = 0; q < tile.count * (layer_.heads / layer_.key_heads); ++q)
             partials[q] = parts_ + (query_row(layer_, tile, key_head, q) * longest + chunk) * partial_size(layer_);
-        attend<W>(layer_, place_, tile, key_head, chunk, queries_, partials, weights);
+        attend<F>(layer_, place_, tile, key_head, chunk, queries_, partials, weights);
     }
 
     Index last_column(const Tile& tile) const { return place_.columns[tile.first + tile.count - 1]; }
 
     // The result of a query, from its partial result over all it sees.
     void finish(const float* partial, Index row) {
-        float* to = attended_ + row * layer_.head;
+        float result[kMaxHead];
         const __m256 share = _mm256_set1_ps(1.0f / partial[1]);
-        for (Index i = 0; i < layer_.head; i += kLanes) store(to + i, _mm256_mul_ps(load(partial + 2 + i), share));
-        arrange<W>(to, layer_.head);
+        for (Index i = 0; i < layer_.head; i += kLanes) store(result + i, _mm256_mul_ps(load(partial + 2 + i), share));
+        const Index token = row / layer_.heads, head = row % layer_.heads;
+        F::arrange(result, layer_.head, active<F>(attended_ + token * query_size_) + head * layer_.head);
     }
 
     // A block of the feed-forward network's inner values: silu(gate) * up.
     void gate(Index block) {
-        float raised[kRows * kBlock];
+        float gated[kRows * kBlock], raised[kRows * kBlock];
         const Index count = block_rows(block, layer_.inner);
         const __m256 one = _mm256_set1_ps(1.0f);
         for (Index m = 0; m < tokens_; m += kRows) {
             const Index rows = std::min(kRows, tokens_ - m);
-            const float* normed = normed_ + m * layer_.hidden;
-            float* gated = inner_ + m * layer_.inner + block * kBlock;
-            linear_block<false, W>(layer_.gate, block, layer_.inner, layer_.hidden, normed, rows, gated, layer_.inner);
-            linear_block<false, W>(layer_.up, block, layer_.inner, layer_.hidden, normed, rows, raised, kBlock);
-            for (Index row = 0; row < rows; ++row, gated += layer_.inner) {
+            const auto* normed = active<F>(normed_ + m * layer_.hidden);
+            linear_block<F, false>(layer_.gate, block, layer_.inner, layer_.hidden, normed, rows, gated, kBlock);
+            linear_block<F, false>(layer_.up, block, layer_.inner, layer_.hidden, normed, rows, raised, kBlock);
+            for (Index row = 0; row < rows; ++row) {
+                float* to = gated + row * kBlock;
                 for (Index i = 0; i < count; i += kLanes) {
-                    const __m256 gate = load(gated + i);
+                    const __m256 gate = load(to + i);
                     const __m256 weight = exponential(_mm256_sub_ps(_mm256_setzero_ps(), gate));
                     const __m256 soft = _mm256_div_ps(gate, _mm256_add_ps(one, weight));
-                    store(gated + i, _mm256_mul_ps(soft, load(raised + row * kBlock + i)));
+                    store(to + i, _mm256_mul_ps(soft, load(raised + row * kBlock + i)));
                 }
-                arrange<W>(gated, count);
+                F::arrange(to, count, active<F>(inner_ + (m + row) * layer_.inner) + block * kBlock);
             }
         }
     }

@@ -7,7 +7,7 @@ namespace chatlocal {
 
 // One decoder layer; Python fills it in (fused_layers.py has the same order). Norms and biases are float32 copies.
 struct Layer {
-    Index hidden, heads, key_heads, head, inner, wide;  // sizes; wide: float32 weights, else bfloat16
+    Index hidden, heads, key_heads, head, inner;  // sizes
     const float *input_norm, *inner_norm, *query_norm, *key_norm;  // the last two may be missing
     Matrix query, key, value, output, gate, up, down;
     float epsilon, scale;

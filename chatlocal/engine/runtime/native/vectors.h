@@ -28,7 +28,7 @@ inline __m256 load(const bfloat16* from) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16));
 }
 
-// Sixteen neighbours in two halves, as `arrange` orders the activations that they are multiplied with. In bfloat16 these
+// Sixteen neighbours in two halves, as `halve` orders the activations that they are multiplied with. In bfloat16 these
 // are the even and the odd ones: each is the upper half of a float32 already, and only the other half has to go.
 constexpr Index kStep = 2 * kLanes;
 
@@ -53,17 +53,13 @@ inline void store(bfloat16* to, __m256 values) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), narrow);
 }
 
-// Brings a row of activations, in place, into the order in which weights of type W are read.
-template <class W>
-inline void arrange(float*, Index) {}
-
-template <>
-inline void arrange<bfloat16>(float* row, Index size) {
+// Puts a row of float32 activations into the order in which bfloat16 weights are widened; `to` may be `from`.
+inline void halve(const float* from, Index size, float* to) {
     for (Index i = 0; i < size; i += kStep) {
-        const __m256 low = load(row + i), high = load(row + i + kLanes);
+        const __m256 low = load(from + i), high = load(from + i + kLanes);
         const __m256 even = _mm256_shuffle_ps(low, high, 0x88), odd = _mm256_shuffle_ps(low, high, 0xDD);
-        store(row + i, _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(even), 0xD8)));
-        store(row + i + kLanes, _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(odd), 0xD8)));
+        store(to + i, _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(even), 0xD8)));
+        store(to + i + kLanes, _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(odd), 0xD8)));
     }
 }
 
