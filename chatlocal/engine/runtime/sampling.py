@@ -12,9 +12,9 @@ import torch
 from chatlocal.engine.runtime.backend import IdLogprob
 from chatlocal.engine.runtime.sequence import Sequence
 
-# top-k and top-p look at so many of the best ids first; only where these are not enough is the whole row sorted, which
-# takes 50 times as long for a vocabulary of 50,000.
-_CANDIDATES = 256
+# top-p looks at so many of the best ids first, then at more; only where these are not enough is the whole row sorted.
+# Measured for a vocabulary of 50,000: 0.07, 0.18 and 3.3 ms.
+_CANDIDATES = (256, 4096)
 
 # A lower temperature would be 0 or so small in float32 that dividing by it gives no numbers.
 _COLDEST = 1e-30
@@ -112,7 +112,8 @@ def _sample(logits: torch.Tensor, sequence: Sequence) -> torch.Tensor:
     if top_k < len(scaled) or top_p < 1:
         scaled, order = _top_p(*_top_k(scaled, top_k, top_p), top_p)
     weights = scaled.exp()
-    weights = weights.where(weights >= (sampling.min_p or 0.0), 0)
+    if sampling.min_p:
+        weights *= weights >= sampling.min_p
     # float64: in float32 the tail of 100,000 small weights would be rounded away.
     cumulative = weights.double().cumsum(-1)
     # Below the total, so that no id of weight 0 is behind it.
@@ -123,16 +124,17 @@ def _sample(logits: torch.Tensor, sequence: Sequence) -> torch.Tensor:
 
 def _top_k(scaled: torch.Tensor, top_k: int, top_p: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The `top_k` best values in descending order, their places and probabilities; fewer if these reach `top_p`."""
-    few = min(top_k, _CANDIDATES, len(scaled))
-    values, order = scaled.topk(few)
-    if few == top_k:
+    if top_k < len(scaled):
+        values, order = scaled.topk(top_k)
         return values, order, values.softmax(-1)
-    if top_k >= len(scaled):
-        probabilities = (values - scaled.logsumexp(-1)).exp()
+    total = scaled.logsumexp(-1)
+    for few in _CANDIDATES:
+        values, order = scaled.topk(min(few, len(scaled)))
+        probabilities = (values - total).exp()
         if float(probabilities.sum()) > top_p:
             return values, order, probabilities
     values, order = scaled.sort(descending=True, stable=True)
-    return values[:top_k], order[:top_k], values[:top_k].softmax(-1)
+    return values, order, values.softmax(-1)
 
 
 def _top_p(
