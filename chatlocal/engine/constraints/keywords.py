@@ -20,7 +20,10 @@ PARTS = (
     *("$dynamicRef", "$recursiveRef"),
 )
 
-OWN = frozenset(("type", "enum", "const", *NUMBER, *STRING, *ARRAY, *ARRAY_REFUSED, *OBJECT_ALL))
+# Our own: a string must be a span of the text that the spec gives: "words" (or true), or "characters".
+SPAN = "x-span"
+
+OWN = frozenset(("type", "enum", "const", SPAN, *NUMBER, *STRING, *ARRAY, *ARRAY_REFUSED, *OBJECT_ALL))
 MEANINGFUL = OWN | {*PARTS, "then", "else", "unevaluatedProperties"}
 
 # Our own: a list of texts that name what a type asks for beyond its schema, such as a validator.
@@ -83,4 +86,4 @@ def shown(schema: Any) -> Any:
         return [shown(child) for child in schema]
     if not isinstance(schema, Mapping):
         return schema
-    return {key: shown(child) for key, child in schema.items() if key != LEFT}
+    return {key: shown(child) for key, child in schema.items() if key not in (LEFT, SPAN)}

@@ -20,7 +20,8 @@ def left_to_validation(spec: Spec) -> tuple[str, ...]:
 
 def _left(spec: Spec) -> list[str]:
     if spec.kind == "json_schema":
-        return list(normalise(json.loads(spec.source), closed=spec.closed).left_to_validation)
+        spans = spec.text is not None
+        return list(normalise(json.loads(spec.source), closed=spec.closed, spans=spans).left_to_validation)
     if spec.kind == "marked":
         source = json.loads(spec.source)
         schemas = (normalise(schema, closed=spec.closed) for schema in source["schemas"].values())

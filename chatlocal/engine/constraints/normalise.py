@@ -17,7 +17,7 @@ from chatlocal.engine.constraints.alternatives import Alternatives
 from chatlocal.engine.constraints.declared import Declared, declared
 from chatlocal.engine.constraints.drafts import checker, ref_stands_alone
 from chatlocal.engine.constraints.formats import ANY_TEXT, ENFORCED, PATTERNS
-from chatlocal.engine.constraints.keywords import PARTS, bare, left_in, meaningful
+from chatlocal.engine.constraints.keywords import PARTS, SPAN, bare, left_in, meaningful
 from chatlocal.engine.constraints.merging import draft4_bounds, merge, tuple_items, without_repeats
 from chatlocal.engine.constraints.number_bounds import bounds, step
 from chatlocal.engine.constraints.overlap import Overlap, finite
@@ -45,18 +45,22 @@ class Normalised:
     left_to_validation: tuple[str, ...]
 
 
-def normalise(schema: Any, *, closed: bool) -> Normalised:
-    """UnsupportedSchema, with keyword and path, for what can be neither enforced nor left to validation."""
+def normalise(schema: Any, *, closed: bool, spans: bool = False) -> Normalised:
+    """UnsupportedSchema, with keyword and path, for what can be neither enforced nor left to validation.
+
+    `spans`: there is a text, and strings may have to be spans of it.
+    """
     if isinstance(schema, bool):
         schema = {} if schema else {"not": {}}
     try:
-        return _Normaliser(schema, closed).run()
+        return _Normaliser(schema, closed, spans).run()
     except RecursionError:
         raise UnsupportedSchema("depth", "", "the schema is nested too deeply") from None
 
 
 class _Normaliser:
-    def __init__(self, root: dict[str, Any], closed: bool) -> None:
+    def __init__(self, root: dict[str, Any], closed: bool, spans: bool) -> None:
+        self._spans = spans
         self._checker = checker(root)
         self._root = bare(root, lone_refs=ref_stands_alone(self._checker))
         self._refs = References(self._root)
@@ -132,6 +136,8 @@ class _Normaliser:
         """
         listing = next((leaf for leaf in leaves if finite(leaf) is not None), None)
         if listing is not None:
+            for leaf in leaves:
+                self._span(leaf, path, beside=listing)
             values = self._fitting(listing, [leaf for leaf in leaves if leaf is not listing])
             return {"enum": values} if values else False
         merged = [draft4_bounds(leaf) for leaf in merge(leaves, path)] or [{}]
@@ -152,7 +158,7 @@ class _Normaliser:
         if schema.get("type") == []:
             return False
         out = {key: schema[key] for key in _AS_IT_IS if key in schema}
-        out |= step(schema, path) | bounds(schema, path)
+        out |= step(schema, path) | bounds(schema, path) | self._span(schema, path, beside=schema)
         for keyword in ("minLength", "maxLength"):
             if out.get(keyword, 0) > MAX_LENGTH:
                 raise UnsupportedSchema(keyword, path, f"at most {MAX_LENGTH:,}")
@@ -168,6 +174,20 @@ class _Normaliser:
         self._items(schema, out, path)
         further += self._object(schema, out, path)
         return {"allOf": [out, *further]} if further else out
+
+    def _span(self, schema: dict[str, Any], path: str, beside: dict[str, Any]) -> dict[str, Any]:
+        """The keyword for a span; UnsupportedSchema where there is no text, or beside another form of strings."""
+        borders = schema.get(SPAN, False)
+        if borders is False:
+            return {}
+        if borders not in (True, "words", "characters"):
+            raise UnsupportedSchema(SPAN, path, 'it takes true, "words" or "characters"')
+        if not self._spans:
+            raise UnsupportedSchema(SPAN, path, "there is no text to take spans from: json_schema(..., text=...)")
+        other = next((key for key in ("enum", "const", "pattern", "format") if key in beside), None)
+        if other is not None:
+            raise UnsupportedSchema(SPAN, path, f"not beside {other}: a grammar enforces one of the two")
+        return {SPAN: "characters" if borders == "characters" else "words"}
 
     def _format(self, name: str, out: dict[str, Any], further: list[Any], path: str) -> None:
         if name in ENFORCED:

@@ -24,19 +24,19 @@ _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 def shortest_values(schema: dict[str, Any], separators: tuple[str, str]) -> list[str]:
     """A shortest JSON text for the schema itself, for each of its definitions and for what stands in them."""
     values = _Values(schema, separators)
-    return list(dict.fromkeys(text for text in map(values.text, _nodes(schema)) if text is not None))
+    return list(dict.fromkeys(text for text in map(values.text, schemas_in(schema)) if text is not None))
 
 
 def shortest_strings(schema: Any) -> Iterator[str]:
     """Short texts of the forms that a schema asks of strings."""
-    for node in _nodes(schema):
+    for node in schemas_in(schema):
         text = _string(node)
         if text:
             yield text
 
 
-def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """A schema and all schemas in it."""
+def schemas_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema of `normalise` and all schemas in it."""
     waiting = [schema]
     while waiting:
         node = waiting.pop()

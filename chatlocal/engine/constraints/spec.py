@@ -19,8 +19,8 @@ class Spec:
     """One constraint before it is compiled.
 
     `source` is a JSON Schema or a list of strings (choice) as JSON text, the regex or Lark grammar itself, or what the
-    function of this kind's name puts together. `closed`, `separators` (between items, after keys) and `limits` matter
-    to JSON Schema only.
+    function of this kind's name puts together. `closed`, `separators` (between items, after keys), `limits` and `text`
+    matter to JSON Schema only.
     """
 
     kind: str
@@ -28,6 +28,7 @@ class Spec:
     closed: bool = True
     separators: tuple[str, str] = (", ", ": ")
     limits: Limits | None = None
+    text: str | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,6 +51,7 @@ def json_schema(
     closed: bool = True,
     separators: tuple[str, str] = (", ", ": "),
     limits: Limits | None = None,
+    text: str | None = None,
 ) -> Spec:
     """A JSON document for a JSON Schema (draft 7 to 2020-12) or for a Python type that Pydantic understands.
 
@@ -57,14 +59,17 @@ def json_schema(
     Keys come in declared order and there is no white space but the separators'. `closed` keeps undeclared keys out of
     objects that declare `properties` and say nothing about others; False keeps the schema's own meaning. `limits` end
     what a model writes without end; None leaves them to whoever asks the model (the engine has `Limits()`), and
-    `Limits(None, None, None)` are none. UnsupportedInput for anything else.
+    `Limits(None, None, None)` are none. A string whose schema has `"x-span": true` is a span of `text`, whole words of
+    it; with `"x-span": "characters"` it may begin and end within words. UnsupportedInput for anything else.
     """
     item, key = separators
     if item.strip(" \t\r\n") != "," or key.strip(" \t\r\n") != ":":
         raise UnsupportedInput(f"Separators are a comma and a colon, white space around them, got {separators!r}.")
     if limits is not None and not isinstance(limits, Limits):
         raise UnsupportedInput(f"limits takes Limits(characters=..., items=..., repeats=...), got {limits!r}.")
-    return Spec("json_schema", _json(schema_of(schema_or_type)), closed, (item, key), limits)
+    if text is not None:
+        _check_text(text)
+    return Spec("json_schema", _json(schema_of(schema_or_type)), closed, (item, key), limits, text)
 
 
 def regex(pattern: str) -> Spec:
@@ -161,6 +166,15 @@ def inner(fields: Mapping[str, Any]) -> Spec:
     """A spec that stands in the source of another one."""
     limits = fields.get("limits")
     return Spec(**{**fields, "limits": None if limits is None else Limits(**limits)})
+
+
+def _check_text(text: Any) -> None:
+    if not isinstance(text, str):
+        raise UnsupportedInput(f"text takes the text that values are spans of, got {type(text).__name__}.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UnsupportedInput(f"text takes what can be written as UTF-8, got half a character: {error}.") from error
 
 
 def _json(value: Any) -> str:

@@ -17,15 +17,20 @@ from chatlocal.engine.errors import UnsupportedSchema
 
 def check_spelling(schema: dict[str, Any], tokens: Tokens) -> None:
     """UnsupportedSchema for a required key or an enum's value that the tokens cannot spell. `schema` is normalised."""
-    single = _single_bytes(tokens)
-    if len(single) == 256:
+    if len(_single_bytes(tokens)) == 256:
         return
     for keyword, path, value in _demanded(schema, ""):
         text = json.dumps(value, ensure_ascii=False)
-        if not all(bytes([byte]) in single for byte in text.encode()):
-            spelled = b"".join(tokens.texts[id] for id in tokens.encode(text))
-            if spelled != text.encode():
-                raise UnsupportedSchema(keyword, path, f"the tokenizer has no tokens to write {text[:80]}")
+        if not can_spell(text, tokens):
+            raise UnsupportedSchema(keyword, path, f"the tokenizer has no tokens to write {text[:80]}")
+
+
+def can_spell(text: str, tokens: Tokens) -> bool:
+    """Whether the tokens can write a text."""
+    wanted = text.encode()
+    if _single_bytes(tokens).issuperset(wanted[place : place + 1] for place in range(len(wanted))):
+        return True
+    return b"".join(tokens.texts[id] for id in tokens.encode(text)) == wanted
 
 
 @per_tokens

@@ -26,8 +26,10 @@ from chatlocal.engine.constraints.protocol import Cursor, Grammar, GrammarBacken
 from chatlocal.engine.constraints.regex_dialect import rust_pattern
 from chatlocal.engine.constraints.regex_size import expanded_size
 from chatlocal.engine.constraints.shortest_values import shortest_strings, shortest_values
+from chatlocal.engine.constraints.span_grammar import has_spans, span_grammar, with_a_span
 from chatlocal.engine.constraints.spec import Spec
-from chatlocal.engine.constraints.spelling import check_spelling
+from chatlocal.engine.constraints.spelling import can_spell, check_spelling
+from chatlocal.engine.constraints.text_spans import TextSpans
 from chatlocal.engine.errors import UnsupportedSchema
 
 if TYPE_CHECKING:
@@ -171,10 +173,15 @@ def _build(spec: Spec, tokens: Tokens) -> Grammar:
         if expanded_size(spec.source) > MAX_SIZE:
             raise TooComplex(f"written out the regex has more than {MAX_SIZE:,} characters and classes")
         return LLGuidanceGrammar(LLMatcher.grammar_from_regex(rust_pattern(spec.source)), tokens, ())
-    normal = normalise(json.loads(spec.source), closed=spec.closed)
+    normal = normalise(json.loads(spec.source), closed=spec.closed, spans=spec.text is not None)
     check_spelling(normal.schema, tokens)
-    grammar = LLGuidanceGrammar(_json_grammar(normal, spec.separators), tokens, normal.left_to_validation)
-    strings, values = shortest_strings(normal.schema), shortest_values(normal.schema, spec.separators)
+    source, short = _json_grammar(normal, spec.separators), normal.schema
+    if spec.text is not None and has_spans(normal.schema):
+        spans = TextSpans(spec.text, lambda piece: can_spell(piece, tokens))
+        source = LLMatcher.grammar_from_lark(span_grammar(normal.schema, spans, spec.separators))
+        short = with_a_span(normal.schema, spans)
+    grammar = LLGuidanceGrammar(source, tokens, normal.left_to_validation)
+    strings, values = shortest_strings(short), shortest_values(short, spec.separators)
     whole = _of_json(grammar, tokens, strings, values)
     return whole if spec.limits is None else LengthLimits(whole, tokens, spec.limits.beside(normal.schema))
 
