@@ -18,6 +18,7 @@ _UNSPACED = (
 )
 _PIECE = re.compile(rf"[^\W{_UNSPACED}]+|.", re.DOTALL)
 _WORD = re.compile(rf"[^\W{_UNSPACED}]")
+_UNSPACED_CHARACTER = re.compile(f"[{_UNSPACED}]")
 _JOINER = "\u200d"
 _SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff]")
 
@@ -36,12 +37,17 @@ def borders(text: str) -> list[int]:
     return found
 
 
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script in which words need no space between them."""
+    return _UNSPACED_CHARACTER.match(character) is not None
+
+
 def _joined(found: list[str]) -> list[str]:
     """Pieces with what belongs to the character before it."""
     out: list[str] = []
     goes_on = False  # a mark stood in a word, which goes on behind it
     for piece in found:
-        if out and (_clings(piece[0]) or out[-1][-1] == _JOINER or (goes_on and _WORD.match(piece))):
+        if out and (clings(piece[0]) or out[-1][-1] == _JOINER or (goes_on and _WORD.match(piece))):
             goes_on = goes_on or _WORD.match(out[-1]) is not None
             out[-1] += piece
         else:
@@ -50,7 +56,8 @@ def _joined(found: list[str]) -> list[str]:
     return out
 
 
-def _clings(character: str) -> bool:
+def clings(character: str) -> bool:
+    """Whether a character belongs to the one before it."""
     return not character.isascii() and (
         character == _JOINER or unicodedata.category(character)[0] == "M" or _SKIN_TONES.match(character) is not None
     )
