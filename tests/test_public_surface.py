@@ -30,7 +30,7 @@ SURFACE = {
         "Usage",
         "collect",
     ],
-    "chatlocal.extractors": ["create_structured_output_chain"],
+    "chatlocal.extractors": ["DocumentFiles", "create_structured_output_chain", "extract_documents"],
 }
 NAMES = [(module, name) for module, names in SURFACE.items() for name in names]
 

@@ -14,6 +14,8 @@ ChatLocalError
 ├── EngineBusy             too many requests wait already; try again later
 ├── EngineDied             a forward pass failed; the request may be tried again
 ├── OutputInvalid          the model's answer does not fit the schema (also ValueError)
+├── OutputConflict         an output file belongs to a run with other settings, or to none (also ValueError)
+├── LibraryMissing         an optional library is not installed (also ImportError)
 └── GenerationTimeout      the time limit of the call ran out (also TimeoutError)
 """
 
@@ -131,6 +133,17 @@ class OutputInvalid(ChatLocalError, ValueError):
 
     def __reduce__(self) -> tuple[type[OutputInvalid], tuple[str, str, tuple[Try, ...]]]:
         return type(self), (str(self.args[0]), self.raw, self.tries)
+
+
+class OutputConflict(ChatLocalError, ValueError):
+    """An output file was begun with other settings, is no file of a run, or is being written by another run.
+
+    Nothing in it was changed: give the same settings, choose another output, or move the file away.
+    """
+
+
+class LibraryMissing(ChatLocalError, ImportError):
+    """What was asked for needs a library that is not installed: the message says what to install."""
 
 
 class GenerationTimeout(ChatLocalError, TimeoutError):

@@ -6,15 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from chatlocal.extractors.document_run import extract_documents as extract_documents
     from chatlocal.extractors.extractor import Extractor as Extractor
+    from chatlocal.extractors.readers import DocumentFiles as DocumentFiles
     from chatlocal.extractors.structured_output import create_structured_output_chain as create_structured_output_chain
 
 _HOMES = {
+    "DocumentFiles": "chatlocal.extractors.readers",
     "Extractor": "chatlocal.extractors.extractor",
     "create_structured_output_chain": "chatlocal.extractors.structured_output",
+    "extract_documents": "chatlocal.extractors.document_run",
 }
 
-__all__ = ["Extractor", "create_structured_output_chain"]
+__all__ = ["DocumentFiles", "Extractor", "create_structured_output_chain", "extract_documents"]
 
 
 def __getattr__(name: str) -> object:

@@ -87,24 +87,17 @@ def _inside_a_character(text: str, at: int) -> bool:
 _SKIN = "\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"
 
 
-def split(
-    text: str,
-    count: Callable[[str], int],
-    *,
-    max_tokens: int,
-    overlap_tokens: int = 0,
-    first_tokens: int | None = None,
-) -> list[Part]:
+def split(text: str, count: Callable[[str], int], *, max_tokens: int, overlap_tokens: int = 0) -> list[Part]:
     """Parts of at most `max_tokens` by `count`, in order, that leave out nothing but white space.
 
-    Each begins at most `overlap_tokens` before the end of the last one. `first_tokens` limits the first part further:
-    the borders then fall elsewhere. A single character that is more than `max_tokens` is a part all the same.
+    Each begins at most `overlap_tokens` before the end of the last one. A single character that is more than
+    `max_tokens` is a part all the same.
     """
     if not 0 <= overlap_tokens < max_tokens:
         raise UnsupportedInput(
             f"Parts of {max_tokens} tokens cannot share {overlap_tokens}: an overlap is at least 0 and below the parts."
         )
-    return _Splitter(text, count, max_tokens, overlap_tokens).parts(first_tokens or max_tokens)
+    return _Splitter(text, count, max_tokens, overlap_tokens).parts()
 
 
 class _Splitter:
@@ -117,17 +110,17 @@ class _Splitter:
         self._end = len(text.rstrip())
         self._places = sorted(at for at in self._levels if at < self._end)
 
-    def parts(self, first_tokens: int) -> list[Part]:
+    def parts(self) -> list[Part]:
         found: list[Part] = []
-        start, behind, tokens = self._begin(0), 0, first_tokens
+        start, behind = self._begin(0), 0
         while start < self._end:
-            end = self._cut(start, behind, tokens)
+            end = self._cut(start, behind)
             if end <= behind:  # what follows needs a part of its own
                 start = self._begin(behind)
-                end = self._cut(start, behind, tokens)
+                end = self._cut(start, behind)
             part = Part(start, start + len(self._text[start:end].rstrip()))
             found.append(part)
-            behind, tokens = end, self._max
+            behind = end
             start = self._begin(end if end >= self._end else self._shared(part))
         return found
 
@@ -139,26 +132,26 @@ class _Splitter:
     def _fits(self, start: int, end: int, tokens: int) -> bool:
         return self._count(self._text[start:end].strip()) <= tokens
 
-    def _cut(self, start: int, behind: int, tokens: int) -> int:
+    def _cut(self, start: int, behind: int) -> int:
         """The end of a part that begins at `start`; at or before `behind` where no border behind it can be reached."""
         places = [*self._places[bisect_right(self._places, max(start, behind)) :], self._end]
-        reached = _farthest(places, lambda at: self._fits(start, at, tokens))
+        reached = _farthest(places, lambda at: self._fits(start, at, self._max))
         if reached is None:
-            return behind if behind > start else self._inside_a_word(start, tokens)
+            return behind if behind > start else self._inside_a_word(start)
         if reached >= self._end:
             return self._end
         half = max(start + (reached - start) // 2, start + 1, behind + 1)
         choices = self._places[bisect_left(self._places, half) : bisect_right(self._places, reached)]
         for at in sorted(choices, key=lambda at: (self._levels[at], at), reverse=True):
-            if at == reached or self._fits(start, at, tokens):
+            if at == reached or self._fits(start, at, self._max):
                 return at
         return reached
 
-    def _inside_a_word(self, start: int, tokens: int) -> int:
+    def _inside_a_word(self, start: int) -> int:
         stop = bisect_right(self._places, start)
         word = self._places[stop] if stop < len(self._places) else self._end
         inside = [at for at in range(start + 1, word) if not _inside_a_character(self._text, at)]
-        reached = _farthest(inside, lambda at: self._fits(start, at, tokens))
+        reached = _farthest(inside, lambda at: self._fits(start, at, self._max))
         return reached if reached is not None else next(iter(inside), word)
 
     def _shared(self, part: Part) -> int:

@@ -76,14 +76,6 @@ def test_parts_share_whole_sentences() -> None:
     assert found == ["One is here. Two is there.", "Two is there. Three is gone.", "Three is gone. Four is back."]
 
 
-def test_a_first_part_that_is_shorter_moves_the_borders() -> None:
-    text = "One is here. Two is there. Three is gone. Four is back."
-    assert texts_of(text, split(text, characters, max_tokens=30, first_tokens=15))[:2] == [
-        "One is here.",
-        "Two is there. Three is gone.",
-    ]
-
-
 @pytest.mark.parametrize("overlap", [-1, 8, 9])
 def test_an_overlap_as_long_as_a_part_is_refused(overlap: int) -> None:
     with pytest.raises(UnsupportedInput, match="overlap"):
@@ -106,8 +98,7 @@ def test_borders_have_their_kinds() -> None:
 def test_parts_of_any_text(text: str, limit: int, data: st.DataObject) -> None:
     """No part is too long, no border lies inside of a character, nothing but white space is left out."""
     overlap = data.draw(st.integers(0, limit - 1))
-    first = data.draw(st.none() | st.integers(1, limit))
-    parts = split(text, characters, max_tokens=limit, overlap_tokens=overlap, first_tokens=first)
+    parts = split(text, characters, max_tokens=limit, overlap_tokens=overlap)
     longest_character = len("👨‍👩‍👧")
     for own in texts_of(text, parts):
         assert own == own.strip() != ""
