@@ -14,8 +14,9 @@ Match = Literal["exact", "normalised", "fuzzy"]
 another kind; or nearly."""
 
 Flag = Literal["ungrounded", "copied from an example", "low confidence"]
-"""Why a person should look at a value. Of the first two the value stays as it is; a value of low confidence is null in
-`data`, and the field keeps what it was."""
+"""Why a person should look at a value. Of the first two the value stays as it is. A value of low confidence is null in
+`data` where the schema takes null, or its key is left out where it may be absent without a default; elsewhere it stays
+in `data`, as that is always valid. The field keeps what it was."""
 
 
 @dataclass(frozen=True)
