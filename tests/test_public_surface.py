@@ -30,7 +30,13 @@ SURFACE = {
         "Usage",
         "collect",
     ],
-    "chatlocal.extractors": ["DocumentFiles", "create_structured_output_chain", "extract_documents"],
+    "chatlocal.extractors": [
+        "DocumentFiles",
+        "Extractor",
+        "create_structured_output_chain",
+        "extract_documents",
+        "write_report",
+    ],
 }
 NAMES = [(module, name) for module, names in SURFACE.items() for name in names]
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from chatlocal.extractors.document_run import extract_documents as extract_documents
     from chatlocal.extractors.extractor import Extractor as Extractor
     from chatlocal.extractors.readers import DocumentFiles as DocumentFiles
+    from chatlocal.extractors.report import write_report as write_report
     from chatlocal.extractors.structured_output import create_structured_output_chain as create_structured_output_chain
 
 _HOMES = {
@@ -16,9 +17,10 @@ _HOMES = {
     "Extractor": "chatlocal.extractors.extractor",
     "create_structured_output_chain": "chatlocal.extractors.structured_output",
     "extract_documents": "chatlocal.extractors.document_run",
+    "write_report": "chatlocal.extractors.report",
 }
 
-__all__ = ["DocumentFiles", "Extractor", "create_structured_output_chain", "extract_documents"]
+__all__ = ["DocumentFiles", "Extractor", "create_structured_output_chain", "extract_documents", "write_report"]
 
 
 def __getattr__(name: str) -> object:
