@@ -90,7 +90,7 @@ class _Writer:
         if "anyOf" in schema:
             return " | ".join(self.node(child, f"{path}/anyOf/{place}") for place, child in enumerate(schema["anyOf"]))
         if "allOf" in schema:
-            raise UnsupportedSchema(SPAN, path, "not beside parts that hold together (a number of keys, two patterns): write one schema")
+            raise UnsupportedSchema(SPAN, path, "not beside parts that hold together (a number of keys, two patterns)")
         ways = []
         types = schema.get("type", _TYPES)
         types = [types] if isinstance(types, str) else list(types)
