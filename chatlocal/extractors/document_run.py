@@ -21,7 +21,7 @@ from chatlocal.extractors.documents import Document, Unread, documents_of
 from chatlocal.extractors.journal import Journal
 from chatlocal.extractors.merging import merge, moved
 from chatlocal.extractors.results import Extraction, Failure
-from chatlocal.extractors.results_json import extraction_json, failure_json, read_extraction, record_json
+from chatlocal.extractors.results_json import document_json, extraction_json, read_extraction
 from chatlocal.extractors.run_settings import settings_of
 from chatlocal.extractors.splitting import Part, split
 
@@ -227,7 +227,9 @@ class _Run:
             if not work.parts:
                 self._show(1)
         if self._journal:
-            self._journal.put_document(document_line(result, work.document, len(work.parts)))
+            document = work.document
+            about = {"characters": None, "sha256": None} if document is None else _about(document)
+            self._journal.put_document({**document_json(result), **about, "parts": len(work.parts)})
         self._records += len(result.records)
         self._bar.set_postfix_str(f"{self._records} records", refresh=False)
         return result
@@ -236,13 +238,5 @@ class _Run:
         self._bar.update(documents)
 
 
-def document_line(extraction: Extraction, document: Document | None, parts: int) -> dict[str, Any]:
-    """What an output file says of a document: no figures that another run of the same would not have."""
-    return {
-        "document": extraction.document,
-        "records": [record_json(one) for one in extraction.records],
-        "failures": [failure_json(one) for one in extraction.failures],
-        "characters": None if document is None else len(document.text),
-        "sha256": None if document is None else document.digest,
-        "parts": parts,
-    }
+def _about(document: Document) -> dict[str, Any]:
+    return {"characters": len(document.text), "sha256": document.digest}

@@ -72,6 +72,10 @@ class DocumentFiles:
                 self.skipped[suffix] += 1
         return known
 
+    def __len__(self) -> int:
+        """How many files; the rows of CSV files are not counted beforehand."""
+        return len(self.paths)
+
     def __iter__(self) -> Iterator[Document | Unread]:
         for path in self.paths:
             name = Path(path).as_posix()
@@ -112,14 +116,17 @@ class DocumentFiles:
 
     def _html(self, content: bytes) -> str:
         try:
-            from inscriptis import Inscriptis, ParserConfig
+            from inscriptis.html_engine import Inscriptis
+            from inscriptis.model.config import ParserConfig
             from lxml import html
         except ImportError as error:
             raise LibraryMissing(f"HTML is read by inscriptis: {_INSTALL}") from error
-        encoding = self._encoding or _marked(content)
-        # Without either, lxml looks for a <meta charset> and takes Latin-1 where there is none; today that is UTF-8.
-        if encoding is None and b"charset" not in content[:4096].lower() and b"encoding" not in content[:100].lower():
-            encoding = "utf-8"
+        # Where nobody says it, lxml looks for a <meta charset> and takes Latin-1 if there is none; today that is UTF-8.
+        told = b"charset" in content[:4096].lower() or b"encoding" in content[:100].lower()
+        if self._encoding or _marked(content) or not told:
+            content, encoding = self._decoded(content).encode(), "utf-8"
+        else:
+            encoding = None
         if not content.strip():
             return ""
         tree = html.fromstring(content, parser=html.HTMLParser(encoding=encoding))

@@ -49,6 +49,12 @@ def extraction_json(extraction: Extraction) -> dict[str, Any]:
     }
 
 
+def document_json(extraction: Extraction) -> dict[str, Any]:
+    """What is said of a document to a reader of lines: no figures that another run of the same would not have."""
+    found = extraction_json(extraction)
+    return {"document": extraction.document, "records": found["records"], "failures": found["failures"]}
+
+
 def read_extraction(found: dict[str, Any], schema: RecordSchema, document: str | None) -> Extraction:
     """What `extraction_json` wrote."""
     records = tuple(_record(one, schema, document) for one in found["records"])
