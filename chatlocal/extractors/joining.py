@@ -30,7 +30,10 @@ def joined(first: Record, second: Record, schema: RecordSchema) -> Record:
         value = kind.build(data)
     except OutputInvalid:  # a rule of the class that each reading keeps and both together break
         return first if _weight(first) >= _weight(second) else second
-    fields = tuple(joining.fields)
+    known = {one.pointer for one in joining.fields}
+    # Of a value that was too unsure to stay in the data only its field is there.
+    left_out = [one for one in (*first.fields, *second.fields) if "low confidence" in one.flags]
+    fields = (*joining.fields, *{one.pointer: one for one in reversed(left_out) if one.pointer not in known}.values())
     spans = [one.span for one in fields if one.span]
     start = min((span.start for span in spans), default=first.start)
     end = max((span.end for span in spans), default=first.end)
@@ -71,18 +74,20 @@ class _Joining:
         if _is_gap(mine):
             return self._take(theirs, self._second, theirs_at, at)
         if isinstance(mine, dict) and isinstance(theirs, dict):
-            names = [*mine, *(name for name in theirs if name not in mine)]
-            return {
-                name: self.value(
-                    mine.get(name), theirs.get(name), *(f"{one}/{escape(name)}" for one in (at, theirs_at))
-                )
-                for name in names
-            }
+            return {name: self._member(name, mine, theirs, at, theirs_at) for name in {**mine, **theirs}}
         if isinstance(mine, list) and isinstance(theirs, list):
             return self._list(mine, theirs, at, theirs_at)
         if _merit(self._second.get(theirs_at)) > _merit(self._first.get(at)):
             return self._take(theirs, self._second, theirs_at, at)
         return self._take(mine, self._first, at, at)
+
+    def _member(self, name: str, mine: dict[str, Any], theirs: dict[str, Any], at: str, theirs_at: str) -> Any:
+        at, theirs_at = f"{at}/{escape(name)}", f"{theirs_at}/{escape(name)}"
+        if name not in mine:
+            return self._take(theirs[name], self._second, theirs_at, at)
+        if name not in theirs:
+            return self._take(mine[name], self._first, at, at)
+        return self.value(mine[name], theirs[name], at, theirs_at)
 
     def _list(self, mine: list[Any], theirs: list[Any], at: str, theirs_at: str) -> list[Any]:
         items = [self._take(item, self._first, f"{at}/{number}", f"{at}/{number}") for number, item in enumerate(mine)]

@@ -166,6 +166,19 @@ def test_one_record_for_a_text_gathers_from_all_parts() -> None:
     assert len(result.records) == 1
 
 
+def test_a_value_that_was_left_out_for_its_confidence_is_filled_or_still_told_of() -> None:
+    flagged = Field("/color", "grey", None, 0.1, ("low confidence",))
+    unsure = Record({"name": "Rex"}, Dog(name="Rex"), "Dog", (Field("/name", "Rex", Span(0, 3, "exact")), flagged))
+    again = dog({"name": "Rex", "food": ""}, name=0)
+    (record,) = merge([(WHOLE, extraction(unsure)), (WHOLE, extraction(again))], DOGS).records
+    assert record.data == {"name": "Rex", "food": ""}
+    assert flagged in record.fields
+    sure = dog({"name": "Rex", "color": "brown", "food": "fish"}, name=0, color=9, food=29)
+    (record,) = merge([(WHOLE, extraction(unsure)), (WHOLE, extraction(sure))], DOGS).records
+    assert record.data == {"name": "Rex", "color": "brown", "food": "fish"}
+    assert flagged not in record.fields
+
+
 def test_readings_that_break_a_rule_of_the_class_together_stay_apart() -> None:
     class Either(BaseModel):
         name: str | None = None
