@@ -170,7 +170,7 @@ def _same(one: Record, other: Record, one_part: bool) -> bool:
 
 
 def _said(record: Record) -> list[Field]:
-    return [one for one in record.fields if one.value is not None]
+    return [one for one in record.fields if one.value is not None and "low confidence" not in one.flags]
 
 
 def _shape(field: Field) -> str:
