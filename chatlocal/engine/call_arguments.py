@@ -38,22 +38,24 @@ def read_logprobs(given: Mapping[str, Any]) -> int | None:
 
 
 def read_response_format(form: Any) -> tuple[Mapping[str, Any] | None, Spec | None]:
-    """The JSON Schema to ask the model for, and the constraint, of OpenAI's response_format.
+    """The JSON Schema to ask the model for, and the constraint, of OpenAI's response_format, or of a Spec in its place.
 
-    A bare JSON object is constrained and not asked for, as with OpenAI: the prompt should ask. UnsupportedSchema for
-    what is not a JSON Schema.
+    A Spec and a bare JSON object are constrained and not asked for, as with OpenAI: the prompt should ask.
+    UnsupportedSchema for what is not a JSON Schema.
     """
     match form:
         case None | {"type": "text"}:
             return None, None
+        case Spec():
+            return None, form
         case {"type": "json_object"}:
             return None, json_schema({"type": "object"})
         case {"type": "json_schema", "json_schema": {"schema": Mapping() as schema}}:
             checker(dict(schema))  # before the schema is put into words
             return schema, json_schema(dict(schema))
     raise UnsupportedInput(
-        "response_format must be {'type': 'text'}, {'type': 'json_object'} or {'type': 'json_schema', 'json_schema':"
-        f" {{'name': ..., 'schema': {{...}}}}}}, got {form!r}."
+        "response_format must be {'type': 'text'}, {'type': 'json_object'}, {'type': 'json_schema', 'json_schema':"
+        f" {{'name': ..., 'schema': {{...}}}}}} or a spec of chatlocal.engine.constraints, got {form!r}."
     )
 
 

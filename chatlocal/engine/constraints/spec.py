@@ -19,8 +19,8 @@ class Spec:
     """One constraint before it is compiled.
 
     `source` is a JSON Schema or a list of strings (choice) as JSON text, the regex or Lark grammar itself, or what the
-    function of this kind's name puts together. `closed`, `separators` (between items, after keys), `limits` and `text`
-    matter to JSON Schema only.
+    function of this kind's name puts together. `closed`, `separators` (between items, after keys), `text` matter to
+    JSON Schema only, `limits` to JSON Schema and to marked grammars.
     """
 
     kind: str
@@ -105,15 +105,16 @@ def marked(
     schemas: Mapping[str, Any],
     left: Iterable[str] = (),
     closings: Iterable[str] = (),
+    limits: Limits | None = None,
 ) -> Spec:
     """A Lark grammar that uses control tokens and JSON Schemas by the names of rules.
 
     `marks` are names of rules with the control tokens they stand for; a tokenizer without such a token spells them as
     text. `schemas` are names of rules with JSON Schemas, as `json_schema` takes them. `left` names what the grammar's
-    writer leaves to validation, `closings` are texts or marks that end free texts in it.
+    writer leaves to validation, `closings` are texts or marks that end free texts in it. `limits` as in `json_schema`.
     """
     rules = {"lark": lark, "marks": dict(marks), "schemas": dict(schemas)}
-    return Spec("marked", _json({**rules, "left": list(left), "closings": list(closings)}))
+    return Spec("marked", _json({**rules, "left": list(left), "closings": list(closings)}), limits=limits)
 
 
 def either(*specs: Spec) -> Spec:

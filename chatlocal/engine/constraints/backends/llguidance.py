@@ -208,7 +208,9 @@ def _marked(spec: Spec, tokens: Tokens) -> Grammar:
         for (rule, mark), text in zip(source["marks"].items(), spelled, strict=True)
     ]
     made, plain = (LLMatcher.grammar_from_lark("\n".join([*rules, *marks])) for marks in (by_id, spelled))
-    return _of_json(LLGuidanceGrammar(made, tokens, tuple(left), plain), tokens, strings, values, source["closings"])
+    grammar = LLGuidanceGrammar(made, tokens, tuple(left), plain)
+    whole = _of_json(grammar, tokens, strings, values, source["closings"])
+    return whole if spec.limits is None else LengthLimits(whole, tokens, spec.limits.beside(source["schemas"]))
 
 
 def _of_json(
