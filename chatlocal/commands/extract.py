@@ -44,6 +44,7 @@ def add_to(commands: Any) -> None:
     add("--output", default="-", metavar="FILE", help="JSON lines; also the place to go on from (default: stdout)")
     add("--report", metavar="FILE", help="an HTML page with the texts and what was found in them")
     add("--model", help="folder, hub id or GGUF file (default: embedded)")
+    add("--dtype", metavar="NAME", help="of the weights, such as float32 (default: the model's own)")
     add("--instructions", metavar="TEXT", help="what the model should mind")
     add("--examples", metavar="FILE", help='JSON lines {"text": ..., "answer": ...}, answers as the schema has them')
     add("--grounded", action="store_true", help="strings are words of the text, nothing else")
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
         told = ", ".join(f"{count} {suffix or 'without suffix'}" for suffix, count in sorted(skipped.items()))
         print(f"chatlocal: skipped files of other kinds: {told}", file=sys.stderr)
     seen = _Seen(files, keep=options.report is not None)
-    with Engine.load(options.model) as engine:
+    with Engine.load(options.model, dtype=options.dtype) as engine:
         extractor = Extractor(
             schema,
             engine,
