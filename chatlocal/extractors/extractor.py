@@ -43,11 +43,14 @@ class Extractor:
         key: str | Sequence[str] | None = None,
     ) -> None:
         self.schema = read_record_schema(schema)
+        self.llm = llm
         self.examples = tuple(examples)
         self.instructions = instructions
         self.grounded = grounded
         self.min_confidence = min_confidence
         self.max_retries = max_retries
+        self.constrain = constrain
+        self.max_tokens = max_tokens
         self.key = (key,) if isinstance(key, str) else None if key is None else tuple(key)
         self._answers: Answers = answers_of(llm, self.schema, instructions, constrain=constrain, max_tokens=max_tokens)
 

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_jsonable_python
 
+from chatlocal.engine import Engine
+from chatlocal.engine.shared import shared_engine
+
 if TYPE_CHECKING:
     from chatlocal.extractors.extractor import Extractor
 
@@ -15,19 +18,19 @@ _SHOWN = 60
 
 def settings_of(extractor: Extractor, **run: Any) -> dict[str, Any]:
     """The extractor's settings and those of the run, as a JSON object."""
-    names = (
-        "model",
-        "instructions",
-        "examples",
-        "grounded",
-        "min_confidence",
-        "max_retries",
-        "constrain",
-        "max_tokens",
-    )
-    settings = {name: getattr(extractor, name, None) for name in names}
-    found = {"schema": extractor.schema.answer, **settings, "key": extractor.key, **run}
+    names = ("instructions", "examples", "grounded", "min_confidence", "max_retries", "constrain", "max_tokens", "key")
+    settings = {name: getattr(extractor, name) for name in names}
+    found = {"schema": extractor.schema.answer, **_model(extractor.llm), **settings, **run}
     return dict(to_jsonable_python(found, by_alias=True, fallback=repr))
+
+
+def _model(llm: Any) -> dict[str, Any]:
+    """Name of the model, and of one of ours the type of its weights."""
+    engine = shared_engine() if llm is None else llm if isinstance(llm, Engine) else getattr(llm, "engine", None)
+    if isinstance(engine, Engine):
+        return {"model": engine.name, "dtype": engine.describe().get("dtype")}
+    names = (getattr(llm, name, None) for name in ("model_name", "model"))
+    return {"model": next((name for name in names if isinstance(name, str)), type(llm).__name__)}
 
 
 def difference(before: dict[str, Any], now: dict[str, Any]) -> str:

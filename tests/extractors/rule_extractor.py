@@ -28,6 +28,12 @@ class Dog(BaseModel):
     color: str
 
 
+class Rule:
+    """What stands where a model stands."""
+
+    model = "a rule"
+
+
 class RuleExtractor:
     """Every "NAME is COLOR." of a text is a Dog; a token is a character.
 
@@ -37,7 +43,11 @@ class RuleExtractor:
     def __init__(self, before: Callable[[str], object] = lambda text: None, key: tuple[str, ...] | None = None) -> None:
         self.schema = read_record_schema(list[Dog])
         self.key = key
-        self.model = "a rule"
+        self.llm = Rule()
+        self.instructions = self.min_confidence = self.max_tokens = None
+        self.examples: tuple[Any, ...] = ()
+        self.grounded = self.constrain = False
+        self.max_retries = 0
         self.texts: list[str] = []
         self._before = before
         self._lock = threading.Lock()

@@ -14,12 +14,17 @@ from typing import Any
 
 import pytest
 from langchain_core.documents import Document as LangChainDocument
+from langchain_core.language_models import FakeListChatModel
 
+from chatlocal import ChatLocal
 from chatlocal.engine.errors import EngineClosed, OutputConflict, UnsupportedInput
+from chatlocal.extractors import Extractor
 from chatlocal.extractors.document_run import extract_documents
 from chatlocal.extractors.documents import Document, Unread, documents_of
 from chatlocal.extractors.results import Extraction, Failure
+from chatlocal.extractors.run_settings import difference, settings_of
 from tests.extractors.rule_extractor import Dog, RuleExtractor
+from tests.scripted import scripted_engine
 
 ROOT = Path(__file__).parent.parent.parent
 COLORS = ("brown", "black", "white", "grey")
@@ -181,10 +186,32 @@ def test_other_settings_on_the_same_file_are_refused_by_name(tmp_path: Path) -> 
     with pytest.raises(OutputConflict, match="key was None and is"):
         run(RuleExtractor(key=("name",)), {"a": "Rex is brown."}, output=output)
     other = RuleExtractor()
-    other.model = "another rule"
+    other.llm.model = "another rule"
     with pytest.raises(OutputConflict, match="model was 'a rule' and is 'another rule'"):
         run(other, {"a": "Rex is brown."}, output=output)
     assert output.read_bytes() == before
+
+
+def test_what_the_results_of_an_extractor_depend_on_is_told() -> None:
+    engine = scripted_engine("[]")
+    plain = settings_of(Extractor(list[Dog], engine), passes=1)
+    assert json.loads(json.dumps(plain)) == plain
+    assert difference(plain, settings_of(Extractor(list[Dog], ChatLocal(engine=engine)), passes=1)) == ""
+    dog = Dog(name="Rex", color="red")
+    for options, said in (
+        ({"schema": Dog}, "another schema"),
+        ({"instructions": "Mind."}, "instructions was None and is 'Mind.'"),
+        ({"examples": [("Rex is red.", [dog])]}, "examples was [] and is [["),
+        ({"min_confidence": 0.5}, "min_confidence was None and is 0.5"),
+        ({"max_retries": 3}, "max_retries"),
+        ({"constrain": False}, "constrain was True and is False"),
+        ({"max_tokens": 99}, "max_tokens was None and is 99"),
+        ({"key": "name"}, "key was None and is ['name']"),
+        ({"llm": FakeListChatModel(responses=["[]"])}, "FakeListChatModel"),
+    ):
+        changed: dict[str, Any] = {"schema": list[Dog], "llm": engine, **options}
+        assert said in difference(plain, settings_of(Extractor(**changed), passes=1))
+    assert difference(plain, settings_of(Extractor(list[Dog], engine), passes=2)) == "passes was 1 and is 2"
 
 
 def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
