@@ -3,10 +3,10 @@
 The model answers each text of data/records_labelled.jsonl (English and Chinese, one record or several) through
 `Extractor`, greedily, under the grammar of its schema. A field is a leaf of a record; it is right where it is equal to
 the leaf at the same place of the right record, one of a list of texts where it is among them. Of several right records
-each found one has that with which it shares the most, none twice; a record too many has nothing right. The confidence is
-what `Extraction` gives: the product of the probabilities of its ids among those that the grammar allowed. It speaks of
-the value and not of whether there is a record at all, so fields of records that are there are counted apart, too. The
-last table says what `min_confidence` does: how many fields stay, and how many of these are right.
+each found one has that with which it shares the most, none twice; a record too many has nothing right. The confidence
+is what `Extraction` gives: the product of the probabilities of its ids among those that the grammar allowed. It speaks
+of the value and not of whether there is a record at all, so fields of records that are there are counted apart, too.
+The last table says what `min_confidence` does: how many fields stay, and how many of these are right.
 `python benchmarks/calibration.py --help` lists the options.
 """
 

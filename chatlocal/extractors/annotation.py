@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from chatlocal.engine.constraints.drafts import checker
-from chatlocal.engine.constraints.references import escape, unescape
+from chatlocal.engine.constraints.references import unescape
 from chatlocal.extractors.grounding import Aligner
 from chatlocal.extractors.leaf_schemas import LeafSchemas
 from chatlocal.extractors.normal_form import normal
+from chatlocal.extractors.placing import leaves, place
 from chatlocal.extractors.results import Field, Flag, Span
 
 
@@ -40,9 +41,9 @@ def annotate(
     aligner = Aligner(text) if aligner is None else aligner
     shown = _Shown(examples)
     fields = []
-    for pointer, value in leaves(data):
+    found = leaves(data)
+    for (pointer, value), span in zip(found, place(found, aligner), strict=True):
         listed = any("enum" in each or "const" in each for each in schemas.at(pointer))
-        span = aligner.align(value)
         if listed and span is not None and span.match == "fuzzy":
             span = None  # a label is the schema's word: near is by chance
         sure = None if confidence is None else confidence.get(pointer)
@@ -52,18 +53,6 @@ def annotate(
         fields.append(Field(pointer, value, span, sure, tuple(flags)))
     doubtful = [field.pointer for field in fields if "low confidence" in field.flags]
     return (_without(data, doubtful, schema, schemas) if doubtful else data), tuple(fields)
-
-
-def leaves(data: Any, pointer: str = "") -> Iterator[tuple[str, Any]]:
-    """What is no object and no list, by JSON pointer."""
-    if isinstance(data, dict):
-        for key, child in data.items():
-            yield from leaves(child, f"{pointer}/{escape(key)}")
-    elif isinstance(data, list):
-        for place, child in enumerate(data):
-            yield from leaves(child, f"{pointer}/{place}")
-    else:
-        yield pointer, data
 
 
 class _Shown:

@@ -167,3 +167,19 @@ def test_a_validated_field_is_one_of_its_alternatives() -> None:
     _, (field,) = annotate({"value": "1,200"}, Reading.model_json_schema(), "It was 1200.")
     assert field.span is not None
     assert field.span.match == "normalised"
+
+
+def test_a_value_goes_to_the_place_near_its_record() -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}, "year": {"type": "integer"}}}
+    text = "Ann founded it in 2001 with two dogs. Later, Bob joined in 2001, and Cid in 2004."
+    _, (_, year) = annotate({"name": "Bob", "year": 2001}, schema, text)
+    assert year.span is not None
+    assert year.span.start == text.rindex("2001")
+
+
+def test_the_nearest_object_with_a_place_of_its_own_decides() -> None:
+    data = [{"who": "Ann", "at": {"city": "Paris"}}, {"who": "Cid", "at": {"city": "Paris"}}]
+    text = "Paris, May. Ann lives in Paris. Bob came from Paris, and Cid stayed in Paris."
+    _, fields = annotate(data, {"type": "array"}, text)
+    places = [field.span.start for field in fields if field.span and field.value == "Paris"]
+    assert places == [text.index("Paris."), text.rindex("Paris")]
