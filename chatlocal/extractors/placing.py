@@ -62,9 +62,16 @@ def place(found: Sequence[tuple[str, Any]], aligner: Aligner) -> list[Span | Non
 
 
 def _holders(pointer: str) -> list[tuple[str, bool]]:
-    """The pointers to what a leaf stands in, the nearest first: with its members alone, and with all that is in it."""
+    """The pointers to what a leaf stands in, the nearest first: with its members alone, and with all that is in it.
+
+    Up to the item of a list that it is a part of: other items are other records.
+    """
     parts = pointer.split("/")
-    around = ["/".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
+    around = []
+    for count in range(len(parts) - 1, 0, -1):
+        around.append("/".join(parts[:count]))
+        if parts[count - 1].isdigit():
+            break
     return [(around[0], True), *((holder, False) for holder in around)] if around else []
 
 

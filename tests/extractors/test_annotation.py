@@ -183,3 +183,10 @@ def test_the_nearest_object_with_a_place_of_its_own_decides() -> None:
     _, fields = annotate(data, {"type": "array"}, text)
     places = [field.span.start for field in fields if field.span and field.value == "Paris"]
     assert places == [text.index("Paris."), text.rindex("Paris")]
+
+
+def test_other_records_do_not_say_where_a_value_is() -> None:
+    data = [{"city": "Paris"}, {"city": "Paris"}, {"city": "Rome"}]
+    text = "Paris is far. We saw Paris, Rome."
+    _, fields = annotate(data, {"type": "array"}, text)
+    assert [field.span and field.span.start for field in fields] == [0, text.rindex("Paris"), text.index("Rome")]
