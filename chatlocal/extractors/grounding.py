@@ -26,8 +26,9 @@ LIKENESS = 0.85
 _SHORTEST_FUZZY = 4
 # Letters of a value that may stand within a word: "an" is in "banana" and was not taken from it.
 _SHORTEST_INSIDE = 4
-# Words more or fewer than a fuzzy match has by itself that are tried at each of its ends.
+# Words more or fewer than a fuzzy match has by itself that are tried at each of its ends, or between its words.
 _WORDS_TRIED = 2
+_MOST_WORDS = 8
 _DIGITS = re.compile(r"\d+")
 
 
@@ -120,7 +121,7 @@ class Aligner:
             return []
         near = fuzz.partial_ratio_alignment(form, self._form.text, score_cutoff=100 * (LIKENESS - 0.15))
         if near is None or near.dest_end <= near.dest_start:
-            return []
+            return self._with_words_between(form)
         first, last = self._form.starts[near.dest_start], self._form.ends[near.dest_end - 1]
         best: Span | None = None
         for start in self._around(first):
@@ -132,7 +133,19 @@ class Aligner:
                 if score >= LIKENESS and (best is None or score > best.score):
                     begins = start + len(self.text[start:end]) - len(self.text[start:end].lstrip())
                     best = Span(begins, begins + len(span), "fuzzy", score)
-        return [] if best is None else [best]
+        return self._with_words_between(form) if best is None else [best]
+
+    def _with_words_between(self, form: str) -> list[Span]:
+        """The place where the words of a value stand in their order with a few others: Anna Maria Berg for Anna Berg."""
+        words = form.split()
+        if not 1 < len(words) <= _MOST_WORDS:
+            return []
+        between = rf"(?:\s\w+){{0,{_WORDS_TRIED}}}?\s"
+        match = re.search(rf"\b{between.join(map(re.escape, words))}\b", self._form.text)
+        if match is None or _DIGITS.findall(match[0]) != _DIGITS.findall(form):
+            return []
+        start, end = self._form.starts[match.start()], self._form.ends[match.end() - 1]
+        return [Span(start, end, "fuzzy", fuzz.ratio(form, match[0]) / 100)]
 
     def _around(self, offset: int) -> list[int]:
         """The borders nearest to an offset."""

@@ -34,6 +34,7 @@ def found(value: object, text: str) -> tuple[str, str] | None:
         ("co\u00adoperate", "They cooperate.", ("cooperate", "normalised")),
         ("John Smyth", "by John Smith.", ("John Smith", "fuzzy")),
         ("colour television", "a color television set", ("color television", "fuzzy")),
+        ("Anna Berg", "by Anna Maria Berg.", ("Anna Maria Berg", "fuzzy")),
     ],
 )
 def test_a_value_is_found(value: str, text: str, expected: tuple[str, str]) -> None:
@@ -50,6 +51,8 @@ def test_a_value_is_found(value: str, text: str, expected: tuple[str, str]) -> N
         ("Rex", ""),
         ("Room 215", "Room 214 is free."),  # nearly the same letters, another thing
         ("12", "It weighs 12.5 kg."),
+        ("Anna Berg", "Anna saw how a whole Berg came down."),
+        ("Anna Berg", "Berg, Anna"),
         ("200", "It costs 1,200 EUR."),
         ("1", "In 2021."),
         (True, "true"),
