@@ -136,7 +136,7 @@ class Aligner:
         return self._with_words_between(form) if best is None else [best]
 
     def _with_words_between(self, form: str) -> list[Span]:
-        """The place where the words of a value stand in their order with a few others: Anna Maria Berg for Anna Berg."""
+        """Where the words of a value stand in their order, a few others between: Anna Maria Berg for Anna Berg."""
         words = form.split()
         if not 1 < len(words) <= _MOST_WORDS:
             return []
