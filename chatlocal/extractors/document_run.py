@@ -67,9 +67,18 @@ def extract_documents(
         raise UnsupportedInput(
             f"overlap_tokens is at least 0 and below part_tokens, got {overlap_tokens}, {part_tokens}."
         )
+    _check_key(extractor)
     settings = settings_of(extractor, part_tokens=part_tokens, overlap_tokens=overlap_tokens, passes=passes)
     cutting = _Cutting(extractor, part_tokens, overlap_tokens, passes)
     return _run(extractor, documents, cutting, output, settings, concurrency, shown(progress))
+
+
+def _check_key(extractor: Extractor) -> None:
+    """Refuse a key that no record has: it would join nothing, and nobody would see why."""
+    for name in extractor.key or ():
+        known = [kind.schema.get("properties") for kind in extractor.schema.kinds]
+        if all(names is not None and name not in names for names in known):
+            raise UnsupportedInput(f"key: no record has the field {name!r}, but: {', '.join(known[0] or ())}.")
 
 
 def _run(
@@ -195,7 +204,13 @@ class _Run:
     def _answer(self, work: _Work, number: int, part: Part) -> Extraction:
         """In a thread: what the model says to a part, kept before anybody looks at it."""
         assert work.document is not None
-        answer = self._extractor.extract(work.document.text[part.start : part.end])
+        try:
+            answer = self._extractor.extract(work.document.text[part.start : part.end])
+        except _ENDS_ALL:
+            raise
+        except Exception as error:  # of a model, anything; the next run tries again
+            failure = Failure(type(error).__name__, str(error), "", part.start, part.end)
+            return Extraction(None, None, failures=(failure,), document=work.id)
         # Through JSON in any case, so that a run that goes on gives what an uninterrupted one gives.
         found = extraction_json(moved(answer, part, work.id))
         if self._journal:
@@ -206,15 +221,8 @@ class _Run:
         """Take what was answered; wait for one answer at least."""
         done, _ = wait(self._asked, return_when=FIRST_COMPLETED)
         for future in done:
-            work, (number, part) = self._asked.pop(future)
-            problem = future.exception()
-            if problem is None:
-                work.found[number, part] = future.result()
-            elif isinstance(problem, _ENDS_ALL) or not isinstance(problem, Exception):
-                raise problem
-            else:
-                failure = Failure(type(problem).__name__, str(problem), "", part.start, part.end)
-                work.found[number, part] = Extraction(None, None, failures=(failure,), document=work.id)
+            work, place = self._asked.pop(future)
+            work.found[place] = future.result()
             self._show(1 / len(work.parts))
 
     def _finished(self, work: _Work) -> Extraction:

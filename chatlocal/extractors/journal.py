@@ -64,11 +64,15 @@ class Lines:
             return lines.readline()[:-1]
 
     def append(self, line: bytes) -> int:
-        """Write a line, all of it; returns where it begins."""
+        """Write a line, all of it or nothing; returns where it begins."""
         at = self._file.seek(0, os.SEEK_END)
         rest = memoryview(line + b"\n")
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:  # the disk is full: no half of a line may stand before the next one
+            self._file.truncate(at)
+            raise
         return at
 
     def truncate(self, at: int) -> None:
@@ -119,7 +123,8 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._held.close()
+        with self._writing:  # a thread that is in the middle of a line ends it
+            self._held.close()
 
     def _read(self, settings: dict[str, Any]) -> None:
         begun = False

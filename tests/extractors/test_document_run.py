@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -21,6 +22,7 @@ from chatlocal.engine.errors import EngineClosed, OutputConflict, UnsupportedInp
 from chatlocal.extractors import Extractor
 from chatlocal.extractors.document_run import extract_documents
 from chatlocal.extractors.documents import Document, Unread, documents_of
+from chatlocal.extractors.journal import Lines
 from chatlocal.extractors.results import Extraction, Failure
 from chatlocal.extractors.run_settings import difference, settings_of
 from tests.extractors.rule_extractor import Dog, RuleExtractor
@@ -122,6 +124,47 @@ def test_what_ends_the_engine_ends_the_run_and_keeps_what_was_done(tmp_path: Pat
     run(again := RuleExtractor(), [("a", story(60))], output=output)
     run(whole := RuleExtractor(), [("a", story(60))])
     assert len(again.texts) == len(whole.texts) - done
+
+
+def test_a_full_disk_ends_the_run_and_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = tmp_path / "out.jsonl"
+    keep = Lines.append
+
+    def append(self: Lines, line: bytes) -> int:
+        class Full:
+            """Takes ten bytes more and then no more."""
+
+            def __init__(self, file: Any) -> None:
+                self._file = file
+
+            def write(self, data: bytes) -> int:
+                if len(data) < 300:
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                return int(self._file.write(data[:10]))
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self._file, name)
+
+        whole = self._file
+        try:
+            if b"Dog7" in line:
+                self._file = Full(whole)
+            return keep(self, line)
+        finally:
+            self._file = whole
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lines, "append", append)
+        with pytest.raises(OSError, match="No space"):
+            run(RuleExtractor(), [("a", story(30))], output=output, concurrency=1)
+    assert len(lines_of(tmp_path / "out.jsonl.parts")) > 1
+    (result,) = run(RuleExtractor(), [("a", story(30))], output=output)
+    assert len(result.records) == 30
+
+
+def test_a_key_that_no_record_has_is_refused() -> None:
+    with pytest.raises(UnsupportedInput, match="no record has the field 'nmae', but: name, color"):
+        run(RuleExtractor(key=("nmae",)), ["Rex is brown."])
 
 
 def test_several_passes_read_other_parts_and_find_nothing_twice() -> None:
