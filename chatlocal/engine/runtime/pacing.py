@@ -6,6 +6,9 @@ share the forward of the decoding), p for each id. All three are learned from th
 
 from __future__ import annotations
 
+from collections import deque
+from statistics import median
+
 # A stream is to get its next id after about so many decoding steps while a prompt is read. The second is for where
 # that leaves room for fewer than `_FEW` ids, or another forward alone takes longer than what it reads.
 _GAP = 2.0
@@ -16,6 +19,9 @@ _FEW = 16
 _FIRST = 32
 _FEWEST = 4
 _MOST = 1024
+
+# A step that only decodes is taken to last as long as the median of so many: drafts make some of them long.
+_REMEMBERED = 31
 
 # What a new measurement counts against those before it, and how far one may be from what was expected: other programs
 # run on the machine too.
@@ -30,30 +36,30 @@ class Pace:
     """Running averages of the seconds that steps take, and what follows from them."""
 
     def __init__(self) -> None:
-        self._decode: float | None = None
+        self._decodes: deque[float] = deque(maxlen=_REMEMBERED)
         self._reads = _Line()
 
     def observe(self, *, decoding: int, read: int, seconds: float) -> None:
         """A step took so long that decoded for `decoding` sequences and read so many prompt ids, padding included."""
         if not read:
-            self._decode = _averaged(self._decode, seconds)
+            self._decodes.append(seconds)
         elif not decoding:
             self._reads.add(read, seconds)
-        elif self._decode is not None:
-            self._reads.add(read, max(0.0, seconds - self._decode))
+        elif self._decodes:
+            self._reads.add(read, max(0.0, seconds - median(self._decodes)))
 
     def ids(self, *, reading: int, decoding: int) -> int:
         """How many prompt ids to read in the next step, padding included.
 
         Where more requests wait for their first id than for their next one, the streams wait longer in proportion.
         """
-        if self._decode is None or not self._reads.known:
+        if not self._decodes or not self._reads.known:
             return _FIRST
-        line = self._reads
+        line, decode = self._reads, median(self._decodes)
         crowd = max(1.0, reading / max(decoding, 1))
-        count = line.within((_GAP - 1) * crowd * self._decode)
+        count = line.within((_GAP - 1) * crowd * decode)
         if count < _FEW or count * line.slope < line.start:
-            count = line.within((_LONG_GAP - 1) * crowd * self._decode)
+            count = line.within((_LONG_GAP - 1) * crowd * decode)
         return max(_FEWEST, min(_MOST, int(count)))
 
 
@@ -85,9 +91,3 @@ class _Line:
     def within(self, seconds: float) -> float:
         """How many ids can be read in this time; less than 0 for none at all."""
         return (seconds - self.start) / self.slope
-
-
-def _averaged(average: float | None, seconds: float) -> float:
-    if average is None:
-        return seconds
-    return average + _WEIGHT * (min(seconds, _OUTLIER * average) - average)

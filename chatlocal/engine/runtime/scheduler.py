@@ -201,6 +201,7 @@ class Scheduler:
         decodes = len(self._decoding)
         seen_before, self._seen = self._seen, False
         reading = self._pieces()
+        drafted = self._drafted()
         if self._runner.ragged:
             went_well = self._forward([*self._decode_work(), *reading])
         else:
@@ -209,7 +210,9 @@ class Scheduler:
         # What was not looked at may still be under way: the time that it takes belongs to no step.
         if went_well and self._seen and seen_before:
             seconds = time.perf_counter() - started
-            self._pace.observe(decoding=decodes, read=self._size(reading), seconds=seconds)
+            # Beside a prompt a drafted id is read at the cost of the prompt's.
+            read = self._size(reading) + drafted if reading else 0
+            self._pace.observe(decoding=decodes, read=read, seconds=seconds)
 
     def _decode_work(self) -> Work:
         return [(sequence, sequence.pending) for sequence in self._decoding]
@@ -296,6 +299,8 @@ class Scheduler:
         piece, together = _PREFILL_IDLE
         if self._decoding:
             together = self._pace.ids(reading=len(ready), decoding=len(self._decoding))
+            if ready:
+                together = max(1, together - self._curb_drafts(together // 2))
             piece = max(1, together // max(1, min(len(ready), together // _LEAST_PIECE)))
         work: Work = []
         for sequence in ready:
@@ -317,6 +322,22 @@ class Scheduler:
             sequence.turn = self._steps
             work = more
         return work
+
+    def _drafted(self) -> int:
+        return sum(len(sequence.draft) for sequence in self._decoding)
+
+    def _curb_drafts(self, most: int) -> int:
+        """Leave the streams so many drafted ids together, the longest drafts go first; gives how many are left.
+
+        While a prompt is read, each of them makes the others wait.
+        """
+        drafted = self._drafted()
+        for sequence in sorted(self._decoding, key=lambda one: -len(one.draft)):
+            if drafted <= most:
+                break
+            drafted -= len(sequence.draft)
+            sequence.draft.clear()
+        return drafted
 
     def _size(self, work: Work) -> int:
         """How many ids a forward reads for this, padding included."""
