@@ -327,17 +327,16 @@ class Scheduler:
         return sum(len(sequence.draft) for sequence in self._decoding)
 
     def _curb_drafts(self, most: int) -> int:
-        """Leave the streams so many drafted ids together, the longest drafts go first; gives how many are left.
+        """Leave the streams so many drafted ids together, in equal shares; gives how many are left.
 
         While a prompt is read, each of them makes the others wait.
         """
-        drafted = self._drafted()
-        for sequence in sorted(self._decoding, key=lambda one: -len(one.draft)):
-            if drafted <= most:
-                break
-            drafted -= len(sequence.draft)
-            sequence.draft.clear()
-        return drafted
+        left = most
+        drafting = sorted((one for one in self._decoding if one.draft), key=lambda one: len(one.draft))
+        for place, sequence in enumerate(drafting):
+            del sequence.draft[left // (len(drafting) - place) :]
+            left -= len(sequence.draft)
+        return most - left
 
     def _size(self, work: Work) -> int:
         """How many ids a forward reads for this, padding included."""

@@ -17,7 +17,7 @@ from chatlocal.engine.runtime.sequence import Sequence
 from chatlocal.engine.runtime.torch_backend import TorchBackend
 from tests.engine.runtime.architectures import architecture
 from tests.engine.runtime.fixed_costs import FixedCosts, by_id, fix_costs, free
-from tests.engine.runtime.running import ids_of, prompt, tiny_backend
+from tests.engine.runtime.running import generated, ids_of, prompt, read_in_pieces, tiny_backend
 from tests.tiny import tiny_model, tiny_tokenizer
 
 MODEL = tiny_model()
@@ -243,3 +243,34 @@ def test_the_draft_of_one_must_pay_for_all_where_rows_are_padded(padded: bool) -
     drafter.propose([repeating, *others])
     assert bool(repeating.draft) is not padded
     assert not any(other.draft for other in others)
+
+
+def test_drafts_leave_room_for_a_prompt_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_in_pieces(monkeypatch, 512, 24)
+    seen: list[list[tuple[bool, int]]] = []
+    with drafting(monkeypatch, ROUND) as backend:
+        runner = backend._scheduler._runner
+        forward = runner.forward
+
+        def watched(work: list[tuple[Sequence, int]]) -> Any:
+            seen.append([(len(one.request.prompt_ids) == 900, count) for one, count in work])
+            return forward(work)
+
+        monkeypatch.setattr(runner, "forward", watched)
+        streams = [backend.submit(asked(number, new=1500)) for number in range(4)]
+        for stream in streams:
+            for _ in range(20):
+                next(stream)
+        newcomer = ids_of(backend.submit(Request(tuple(prompt(900, 9)), Sampling(max_tokens=1))))
+        for stream in streams:
+            stream.close()
+    assert newcomer == generated(ROUND, prompt(900, 9), 1)
+    before = [sum(count - 1 for _, count in work) for work in seen if not any(long for long, _ in work)]
+    beside = [
+        (sum(count for long, count in work if long), sum(count - 1 for long, count in work if not long))
+        for work in seen
+        if any(long for long, _ in work)
+    ]
+    assert max(before) > 12
+    assert all(drafted <= 12 and read + drafted <= 24 for read, drafted in beside)
+    assert sum(drafted for _, drafted in beside) > 0
