@@ -45,6 +45,8 @@ def read_answer(
         wanted = f"The answer should be an object with {node.id!r} in it, and is {decoded!r:.200}."
         problem = ParseError(f"{wanted} More examples may help the model.", raw)
         return KorExtraction(data={}, raw=raw, errors=[*errors, problem], validated_data={})
+    if decoded[node.id] is None:
+        errors.append(ParseError(f"The answer has null for {node.id!r}: nothing was extracted.", raw))
     rows = bool(getattr(encoder, "always_rows", False)) and not node.many
     value, problems = _typed(node, decoded[node.id], rows)
     data = {**decoded, node.id: value}
@@ -73,7 +75,7 @@ def _validated(validator: Any, value: Any, raw: str) -> tuple[Any, list[Exceptio
     return validated, [ParseError(str(fault), raw) if type(fault) is ParseError else fault for fault in faults]
 
 
-_THINKING = re.compile(r"\s*(?:<think>)?.*?</think>", re.DOTALL)
+_THINKING = re.compile(r"\s*<think>.*?</think>|[^{<|]*</think>\s*\n", re.DOTALL)
 _NEXT_TURN = re.compile(r"\n\s*Input:.*?\n\s*Output:", re.DOTALL)
 
 

@@ -23,12 +23,21 @@ class ExtractionChain(Runnable[Any, KorExtraction]):
     `prompt` makes the prompts, `llm` answers them. What a model writes never raises; what it raises itself does.
     """
 
-    def __init__(self, prompt: ExtractionPrompt, llm: Runnable[Any, Any], node: Object, encoder: Any, validator: Any):
+    def __init__(
+        self,
+        prompt: ExtractionPrompt,
+        llm: Runnable[Any, Any],
+        node: Object,
+        encoder: Any,
+        validator: Any,
+        constrained: bool,
+    ) -> None:
         self.prompt = prompt
         self.llm = llm
         self.node = node
         self.encoder = encoder
         self.validator = validator
+        self.constrained = constrained
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> KorExtraction:
         return self._call_with_config(self._extract, input, config, **kwargs)
@@ -44,13 +53,17 @@ class ExtractionChain(Runnable[Any, KorExtraction]):
         """What `invoke` makes of an answer."""
         return read_answer(raw, self.node, self.encoder, self.validator)
 
+    def _read(self, raw: str, asked: Any) -> KorExtraction:
+        """What a grammar held is the answer and nothing else; another model may repeat its prompt."""
+        return read_answer(raw, self.node, self.encoder, self.validator, None if self.constrained else asked)
+
     def _extract(
         self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> KorExtraction:
         below = patch_config(config, callbacks=run_manager.get_child())
         asked: Any = self.prompt.invoke(input, below)
         raw = _written(self.llm.invoke(asked, below, **kwargs))
-        return read_answer(raw, self.node, self.encoder, self.validator, asked)
+        return self._read(raw, asked)
 
     async def _aextract(
         self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
@@ -58,7 +71,7 @@ class ExtractionChain(Runnable[Any, KorExtraction]):
         below = patch_config(config, callbacks=run_manager.get_child())
         asked: Any = await self.prompt.ainvoke(input, below)
         raw = _written(await self.llm.ainvoke(asked, below, **kwargs))
-        return read_answer(raw, self.node, self.encoder, self.validator, asked)
+        return self._read(raw, asked)
 
 
 def create_extraction_chain(
@@ -104,9 +117,13 @@ def create_extraction_chain(
         instruction_template=read_template(instruction_template),
     )
     format_text("", input_formatter)  # wrong ones are told of now, and not at the first text
-    type_description(type_descriptor, read)
+    if hasattr(type_descriptor, "describe"):  # one of Kor's visits the nodes that Kor made
+        described = type_description(type_descriptor, node)
+        prompt.type_descriptor = lambda _: described
+    else:
+        type_description(type_descriptor, read)
     asked: Any = _constrained(llm, encoder, validator) if constrain else llm
-    return ExtractionChain(prompt, asked, read, encoder, validator)
+    return ExtractionChain(prompt, asked, read, encoder, validator, constrain)
 
 
 def _constrained(llm: Any, encoder: Any, validator: Any) -> Any:

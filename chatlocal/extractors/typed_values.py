@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from typing import Any
 
 from chatlocal.extractors.nodes import Bool, Dictionary, Node, Number, Object, Selection, Text
@@ -37,7 +38,7 @@ def _one(node: Node, value: Any, where: str) -> tuple[Any, list[str]]:
     if value is None:
         return None, []
     if isinstance(value, (list, dict)):
-        return value, [f"{where} should be one {_NAMES[type(node)]}, and is {_shown(value)}."]
+        return value, [f"{where} should be {_NAMES[type(node)]}, and is {_shown(value)}."]
     if isinstance(node, Text):
         return (value if node.mixed or isinstance(value, str) else _as_text(value)), []
     written = value.strip() if isinstance(value, str) else value
@@ -48,11 +49,16 @@ def _one(node: Node, value: Any, where: str) -> tuple[Any, list[str]]:
         return _selected(node, written, value, where)
     found = _number(written) if isinstance(node, Number) else _bool(written)
     if found is None:
-        return value, [f"{where} should be a {_NAMES[type(node)]}, and is {_shown(value)}."]
+        return value, [f"{where} should be {_NAMES[type(node)]}, and is {_shown(value)}."]
     return found, []
 
 
-_NAMES: dict[type[Node], str] = {Text: "text", Number: "number", Bool: "true or false", Selection: "option"}
+_NAMES: dict[type[Node], str] = {
+    Text: "one text",
+    Number: "a number",
+    Bool: "true or false",
+    Selection: "one option",
+}
 
 
 def _members(node: Object | Dictionary, value: Any, where: str) -> tuple[Any, list[str]]:
@@ -84,7 +90,8 @@ def _number(written: Any) -> int | float | None:
         return written
     if not isinstance(written, str):
         return None
-    plain = written.replace(",", "") if _GROUPED.fullmatch(written) else written
+    narrow = unicodedata.normalize("NFKC", written)  # wide digits are digits
+    plain = narrow.replace(",", "") if _GROUPED.fullmatch(narrow) else narrow
     if not _NUMBER.fullmatch(plain) or not plain.isascii():
         return None
     if re.fullmatch(r"[+-]?\d{1,4000}", plain):

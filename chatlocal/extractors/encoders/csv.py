@@ -80,10 +80,13 @@ class CSVEncoder(Encoder):
             f"start: {' '.join(whole)}",
             f"row: {delimiter.join(f'cell_{place}' for place in range(len(cells)))} {json.dumps(chr(10))}",
             *(f"cell_{place}: {cell}" for place, cell in enumerate(cells)),
-            f"PLAIN: /{self._character(first=True)}({self._character()}{{0,{LONGEST_CELL - 1}}})/",
-            f'QUOTED: /"([^"\\n\\r\\x00-\\x1f{"<" if self.use_tags else ""}]|""){{1,{LONGEST_CELL}}}"/',
+            # Without what would be read as the end of a cell or of the table.
+            rf'PLAIN: /[^|"<\x00-\x1f `:-][^|"<\x00-\x1f]{{0,{LONGEST_CELL - 1}}}/',
+            f'QUOTED: /"([^"<\\x00-\\x1f]|""){{1,{LONGEST_CELL}}}"/',
         ]
-        return marked("\n".join(rules), {}, {}, closings=[DELIMITER, "\n", '"\n', closing or "\n"])
+        # The sooner the table is over the better: what ends it comes first, then what ends a row, then a cell.
+        closings = [*([closing] if closing else []), "\n", '"\n', f'"{DELIMITER}', DELIMITER]
+        return marked("\n".join(rules), {}, {}, closings=closings)
 
     def _cell(self, node: Node) -> str:
         """The texts of a cell. A table of one column has no empty cells: they would be empty lines."""
@@ -95,11 +98,6 @@ class CSVEncoder(Encoder):
         if isinstance(node, Number):
             return f"/{_NUMBER}{'' if node.whole else '([.][0-9]{1,8})?'}/{empty}"
         return f"PLAIN | QUOTED{empty}"
-
-    def _character(self, first: bool = False) -> str:
-        """A character of a cell without quotes. Its first one does not look like the end of the table."""
-        barred = r'|"\n\r\x00-\x1f' + ("<" if self.use_tags else "")
-        return f"[^{barred}{' `:-' if first else ''}]"
 
     def _wrapped(self, table: str) -> str:
         return f"<csv>{table}</csv>" if self.use_tags else table

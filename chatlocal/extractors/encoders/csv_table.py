@@ -30,7 +30,7 @@ def read_table(text: str, node: Object, delimiter: str) -> Table | None:
 
     A table without a header is read where the text begins with it. None where there is no table.
     """
-    lines = text.splitlines()
+    lines = re.split(r"\r\n|\n|\r", text)
     ids = {attribute.id.lower(): attribute.id for attribute in node.attributes}
     for place, line in enumerate(lines):
         for divider in (delimiter, *_OTHERS):

@@ -17,7 +17,7 @@ _CONSTANT = re.compile(r"(true|false|null|True|False|None)(?!\w)")
 _CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _KEY = re.compile(r"[^\W\d][\w\-]*")
 _CLOSING_QUOTE = {'"': '"', "'": "'", "“": "”", "‘": "’"}
-_BEHIND_STRING = re.compile(r"\s*(?:[,:，：}\]]|</|```|\Z|\n\s*[\"'“‘}\]])")
+_BEHIND_STRING = re.compile(r"\s*(?:[,:，：}\]]|//|/\*|</|```|\Z|\n\s*[\"'“‘}\]])")
 _UNICODE = re.compile(r"u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 # Where the text around the JSON goes on: a closing tag, the end of a code fence, the end of the text.

@@ -76,8 +76,8 @@ def _element(name: str, value: Any) -> str:
     return f"<{name}>{inside}</{name}>"
 
 
-# As little as can be: an & that would be read as an entity, and a < that would be read as a tag.
-_READ_OTHERWISE = re.compile(r"&(?=#?\w+;?)|<(?=[^\s\d])")
+# An & only where it would be read as an entity.
+_READ_OTHERWISE = re.compile(r"&(?=#?\w)|<")
 
 
 def _escaped(text: str) -> str:
@@ -88,7 +88,9 @@ class _Grammar:
     """`rules` are lines of Lark: what `element` has written so far beside the expression that it gives."""
 
     def __init__(self) -> None:
-        self.rules = [rf"TEXT: /([^<>&\x00-\x1f]|&amp;|&lt;|&gt;){{1,{LONGEST_TEXT}}}/"]
+        # What `_escaped` writes: an & by itself only where it is read as such.
+        text = r"[^<&\x00-\x1f]|&amp;|&lt;|&[^\w#<&\x00-\x1f]"
+        self.rules = [f"TEXT: /({text}){{1,{LONGEST_TEXT}}}/"]
 
     def element(self, node: Node, least: int = 0) -> str:
         """An expression for the elements of a node, `least` of them at least."""

@@ -23,8 +23,13 @@ def read_elements(text: str, node: Object) -> dict[str, Any]:
     found = []
     while reader.find(node.id):
         found.append(reader.element(node, (node.id.lower(),)))
-    if not found:
-        why = "The answer is empty." if not text.strip() else f"There is no <{node.id}> in the answer."
+    closed = re.search(rf"</\s*{re.escape(node.id)}\s*>|<{re.escape(node.id)}\s*/>", text, re.IGNORECASE)
+    if not found or (not any(found) and not closed):
+        why = (
+            "The answer is empty."
+            if not text.strip()
+            else f"There is no <{node.id}> in the answer that holds anything."
+        )
         raise ParseError(f"{why} More examples may help the model.", text)
     # A tag that is only spoken of has nothing in it but text, and a record has elements.
     records = [each for each in found if isinstance(each, dict) and each] or found[:1]
