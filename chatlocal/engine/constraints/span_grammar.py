@@ -42,7 +42,9 @@ def with_a_span(node: Any, spans: TextSpans, path: str = "") -> Any:
     if SPAN not in node:
         out = dict(node)
         for key, child in node.items():
-            if key in ("anyOf", "allOf", "prefixItems"):
+            if key == "anyOf":
+                out[key] = _options(child, spans, f"{path}/{key}")
+            elif key in ("allOf", "prefixItems"):
                 out[key] = [with_a_span(each, spans, f"{path}/{key}/{place}") for place, each in enumerate(child)]
             elif key in ("properties", "patternProperties", "$defs"):
                 out[key] = {
@@ -51,14 +53,30 @@ def with_a_span(node: Any, spans: TextSpans, path: str = "") -> Any:
             elif key in ("items", "additionalProperties"):
                 out[key] = with_a_span(child, spans, f"{path}/{key}")
         return out
-    short = spans.shortest(node[SPAN], node.get("minLength", 0))
+    least, most = node.get("minLength", 0), node.get("maxLength")
+    short = spans.shortest(node[SPAN], least, most)
     options: list[Any] = [] if short is None else [{"enum": [short]}]
     others = _other_types(node)
     if others:
         options.append(with_a_span(others, spans, path))
     if not options:
-        raise UnsupportedSchema(SPAN, path, f"the text has no span of {node['minLength']:,} characters")
+        size = f"{least:,} or more" if most is None else f"{least:,} to {most:,}"
+        raise UnsupportedSchema(SPAN, path, f"the text has no span of {size} characters")
     return {"anyOf": options}
+
+
+def _options(options: list[Any], spans: TextSpans, path: str) -> list[Any]:
+    """Those of the options that the text has a span for; UnsupportedSchema where it has for none."""
+    found: list[Any] = []
+    refused: UnsupportedSchema | None = None
+    for place, option in enumerate(options):
+        try:
+            found.append(with_a_span(option, spans, f"{path}/{place}"))
+        except UnsupportedSchema as error:
+            refused = error
+    if refused is not None and not found:
+        raise refused
+    return found
 
 
 class _Writer:

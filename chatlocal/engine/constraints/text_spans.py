@@ -40,23 +40,27 @@ class TextSpans:
         written = [json.dumps(piece, ensure_ascii=False)[1:-1] or _WRITTEN_GAP for piece in self._cut(borders)]
         return f"%regex {json.dumps({'substring_chunks': written}, ensure_ascii=False)}" if written else '""'
 
-    def shortest(self, borders: Borders, least: int) -> str | None:
-        """A shortest span of at least so many characters; None where there is none."""
+    def shortest(self, borders: Borders, least: int = 0, most: int | None = None) -> str | None:
+        """A shortest span of `least` to `most` characters; None where there is none."""
         if not least:
             return ""
         found = self._cut(borders)
         ends = list(accumulate(map(len, found)))
-        best: str | None = None
+        may_end = [not (borders == "words" and piece.isspace()) for piece in found]
+        following: list[int] = []  # backwards: the first piece from here on with which a span may end
+        for place in reversed(range(len(found))):
+            following.append(place if may_end[place] or not following else following[-1])
+        best: list[str] | None = None
+        size = len(self._text) + 1 if most is None else most + 1
         for first, end in enumerate(ends):
             start = end - len(found[first])
             last = bisect_left(ends, start + least)
-            while borders == "words" and last < len(found) and found[last].isspace():
-                last += 1
-            if last < len(found) and (best is None or ends[last] - start < len(best)):
-                span = found[first : last + 1]
-                if _GAP not in span and not (borders == "words" and span[0].isspace()):
-                    best = "".join(span)
-        return best
+            if last == len(found) or not may_end[first]:
+                continue
+            last = following[-1 - last]
+            if may_end[last] and ends[last] - start < size and _GAP not in found[first : last + 1]:
+                best, size = found[first : last + 1], ends[last] - start
+        return None if best is None else "".join(best)
 
     def _cut(self, borders: Borders) -> list[str]:
         if borders not in self._pieces:
