@@ -72,7 +72,10 @@ def _validated(validator: Any, value: Any, raw: str) -> tuple[Any, list[Exceptio
         validated, faults = validator.clean_data(value)
     except Exception as error:  # a validator of the user's may raise anything
         return None, [error]
-    return validated, [ParseError(str(fault), raw) if type(fault) is ParseError else fault for fault in faults]
+    for fault in faults:
+        if isinstance(fault, ParseError):
+            fault.raw = raw  # which a validator does not know
+    return validated, list(faults)
 
 
 _THINKING = re.compile(r"\s*<think>.*?</think>|[^{<|]*</think>\s*\n", re.DOTALL)

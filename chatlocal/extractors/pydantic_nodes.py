@@ -48,7 +48,7 @@ class PydanticValidator(Validator):
             try:
                 return self._instance(data), []
             except ValidationError as error:
-                return None, [_parse_error(error, self.model_class, "")]
+                return None, [_parse_error(error, self.model_class, "The record")]
         if not isinstance(data, list):
             return [], [
                 ParseError(f"The data should be a list of {self.model_class.__name__}, and is {data!r:.80}.", "")
@@ -59,7 +59,7 @@ class PydanticValidator(Validator):
             try:
                 instances.append(self._instance(item))
             except ValidationError as error:
-                errors.append(_parse_error(error, self.model_class, f" {place}"))
+                errors.append(_parse_error(error, self.model_class, f"The record at {place}"))
         return instances, errors
 
     def record_schema(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class PydanticValidator(Validator):
 
 def _parse_error(error: ValidationError, model: type[BaseModel], which: str) -> ParseError:
     faults = [f"{'.'.join(map(str, fault['loc'])) or 'the record'}: {fault['msg']}" for fault in error.errors()]
-    problem = ParseError(f"The data{which} is no {model.__name__}: {'; '.join(faults)}.", str(faults))
+    problem = ParseError(f"{which} is no {model.__name__}: {'; '.join(faults)}.", "")
     problem.__cause__ = error
     return problem
 
