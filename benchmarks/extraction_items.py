@@ -57,13 +57,16 @@ def _item(line: dict[str, Any]) -> Item:
 
 
 def _record(fields: dict[str, Any]) -> dict[str, Any]:
-    properties = {name: {**_kind(kind), "description": words} for name, (kind, words) in fields.items()}
+    properties = {
+        name: {**kind_schema(kind), **({"description": words} if words else {})} for name, (kind, words) in fields.items()
+    }
     # As Pydantic writes `int | None = None`: it may be left out as well as be null.
     required = [name for name, schema in properties.items() if "default" not in schema]
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _kind(kind: Any) -> dict[str, Any]:
+def kind_schema(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a kind."""
     if isinstance(kind, list):
         return {"enum": kind}
     if isinstance(kind, dict) and "record" in kind:
@@ -75,7 +78,7 @@ def _kind(kind: Any) -> dict[str, Any]:
     if kind == "date":
         return {"type": "string", "format": "date"}
     if kind.endswith("?"):
-        return {"anyOf": [_kind(kind[:-1]), {"type": "null"}], "default": None}
+        return {"anyOf": [kind_schema(kind[:-1]), {"type": "null"}], "default": None}
     return {"type": kind}
 
 

@@ -57,6 +57,10 @@ LAYERS = {
     "chatlocal.extractors": Layer(("chatlocal.engine", "chatlocal.extractors"), frameworks=LANGCHAIN),
     # A chain is a LangChain Runnable; the package resolves its names lazily.
     "chatlocal.extractors.structured_output": Layer(("chatlocal.engine", "chatlocal.extractors"), frameworks=LANGCHAIN),
+    # A step of LlamaIndex's ingestion pipelines; nothing else there knows that framework.
+    "chatlocal.extractors.extractor_transform": Layer(
+        ("chatlocal.engine", "chatlocal.extractors"), frameworks=LLAMA_INDEX
+    ),
     "chatlocal.integrations": Layer(("chatlocal.engine",)),
     "chatlocal.integrations.langchain*": Layer(
         ("chatlocal.engine", "chatlocal.integrations.langchain*"), frameworks=LANGCHAIN

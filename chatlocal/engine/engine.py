@@ -264,6 +264,11 @@ class Engine:
         """
         return self._preparation.ask_for_json(messages, schema)
 
+    @property
+    def trained_for_tools(self) -> bool:
+        """Whether the model's prompt format shows it tools. Such a model knows JSON Schema; others are told in words."""
+        return not self._preparation.tool_use.worded
+
     def count_tokens(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> int:
         """How many ids the prompt of these messages has."""
         return len(self.render(messages, tools, **options).ids(self.tokenizer))

@@ -1,86 +1,73 @@
-"""Asking a model for the answer of an extraction: by grammar where the model is one of ours, by prompt where not."""
+"""The way to ask a model for the answer of an extraction: choose values, write JSON under a grammar, or by prompt."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 
-from chatlocal.engine import ChatMessage, Engine, Sampling, constraints
+from chatlocal.engine import Engine, Sampling
 from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.engine.families import Prompt, Text
-from chatlocal.engine.instructions import ask_for_json
-from chatlocal.engine.repair import Tries
 from chatlocal.engine.shared import shared_engine
+from chatlocal.extractors.answering import Answering
+from chatlocal.extractors.chosen_answers import ChosenAnswers
+from chatlocal.extractors.extraction_prompt import WorkedExample
+from chatlocal.extractors.grounded_fields import demand_spans
+from chatlocal.extractors.prompted_answers import PromptedAnswers
 from chatlocal.extractors.record_schema import RecordSchema
+from chatlocal.extractors.written_answers import WrittenAnswers
+
+Method = Literal["choose", "write"]
+
+# What the front ends call the settings of sampling; an extraction is greedy where they say nothing.
+_SETTINGS = ("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens")
 
 
-class Answers(Protocol):
-    """What `Extractor` needs of a model."""
-
-    def answer(self, text: str, retries: int) -> Tries[Any]:
-        """The answers to one text, judged."""
-
-    def count_tokens(self, text: str) -> int:
-        """How many tokens a text has."""
-
-
-def answers_of(
-    llm: Any, schema: RecordSchema, instructions: str | None, *, constrain: bool, max_tokens: int | None
-) -> Answers:
-    """The way to ask this model. UnsupportedInput for what is no model."""
-    engine = llm if isinstance(llm, Engine) else shared_engine() if llm is None else getattr(llm, "engine", None)
-    if isinstance(engine, Engine):
-        return ByEngine(engine, schema, instructions, constrain, max_tokens)
-    if isinstance(llm, BaseChatModel):
-        return ByPrompt(llm, schema, instructions)
-    raise UnsupportedInput(f"llm is a ChatLocal, a LocalLLM, an Engine or a LangChain chat model, got {llm!r:.80}.")
-
-
-class ByEngine:
-    """A model of ours."""
-
-    def __init__(
-        self, engine: Engine, schema: RecordSchema, instructions: str | None, constrain: bool, max_tokens: int | None
-    ) -> None:
-        self._engine = engine
-        self._schema = schema
-        self._system = (ChatMessage("system", instructions),) if instructions else ()
-        self._spec = constraints.json_schema(schema.answer) if constrain else None
-        self._sampling = Sampling(temperature=0.0, max_tokens=max_tokens)
-
-    def answer(self, text: str, retries: int) -> Tries[Any]:
-        tries = Tries(self._schema.check, retries)
-        asked = [*self._system, *self._engine.ask_for_json([ChatMessage("user", text)], self._schema.answer)]
-        while True:
-            reply = self._engine.generate(asked, spec=self._spec, sampling=self._sampling)
-            tries.take(reply.message.text, cut=reply.finish.reason == "length")
-            if not tries.again:
-                return tries
-            asked = [*asked, ChatMessage("assistant", reply.message.text), ChatMessage("user", tries.complaint())]
-
-    def count_tokens(self, text: str) -> int:
-        return len(Prompt((Text(text),)).ids(self._engine.tokenizer))
+def answering_of(
+    llm: Any,
+    schema: RecordSchema,
+    *,
+    instructions: str | None,
+    examples: Sequence[WorkedExample],
+    grounded: bool | Sequence[str],
+    constrain: bool,
+    method: Method | None,
+    max_tokens: int | None,
+) -> Answering:
+    """The way to ask this model. UnsupportedInput for what is no model, and for settings that do not go together."""
+    if method not in (None, "choose", "write"):
+        raise UnsupportedInput(f"method is 'choose', 'write' or None, got {method!r}.")
+    engine = engine_of(llm)
+    demanded = demand_spans(schema.answer, grounded)
+    if not constrain and (method == "choose" or grounded):
+        raise UnsupportedInput(
+            "constrain=False leaves the model free: it goes with neither method='choose' nor grounded."
+        )
+    if engine is None:
+        if not isinstance(llm, BaseChatModel):
+            raise UnsupportedInput(f"llm is a ChatLocal, LocalLLM, Engine or LangChain chat model, got {llm!r:.80}.")
+        if method is not None or grounded:
+            raise UnsupportedInput(
+                f"{type(llm).__name__} is asked by prompt alone: method and grounded need a model of chatlocal."
+            )
+        return PromptedAnswers(llm, schema, instructions=instructions, examples=examples)
+    settings: dict[str, Any] = {name: getattr(llm, name, None) for name in _SETTINGS}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if max_tokens is not None:
+        settings["max_tokens"] = max_tokens
+    shared: dict[str, Any] = {"instructions": instructions, "examples": examples}
+    settings.setdefault("temperature", 0.0)
+    sampling = Sampling(**settings)
+    written = WrittenAnswers(engine, schema, demanded, constrain=constrain, sampling=sampling, **shared)
+    if method == "write" or not constrain or (method is None and engine.trained_for_tools):
+        return written
+    return ChosenAnswers(engine, schema, demanded, written, **shared)
 
 
-class ByPrompt:
-    """Any other LangChain chat model."""
-
-    def __init__(self, llm: BaseChatModel, schema: RecordSchema, instructions: str | None) -> None:
-        self._llm = llm
-        self._schema = schema
-        self._system = [("system", instructions)] if instructions else []
-
-    def answer(self, text: str, retries: int) -> Tries[Any]:
-        tries = Tries(self._schema.check, retries)
-        turns = ask_for_json([ChatMessage("user", text)], self._schema.answer, trained=True)
-        asked: list[Any] = [*self._system, *((turn.role, turn.text) for turn in turns)]
-        while True:
-            reply = self._llm.invoke(asked)
-            tries.take(str(reply.text).strip())
-            if not tries.again:
-                return tries
-            asked = [*asked, ("assistant", str(reply.text)), ("user", tries.complaint())]
-
-    def count_tokens(self, text: str) -> int:
-        return self._llm.get_num_tokens(text)
+def engine_of(llm: Any) -> Engine | None:
+    """The engine behind a model of ours, the embedded model's for None; None for other models."""
+    if llm is None:
+        return shared_engine()
+    engine = llm if isinstance(llm, Engine) else getattr(llm, "engine", None)
+    return engine if isinstance(engine, Engine) else None

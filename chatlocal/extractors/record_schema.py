@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args, get_origin
 
+from pydantic_core import to_jsonable_python
+
 from chatlocal.engine.constraints import validation
 from chatlocal.engine.constraints.references import escape
 from chatlocal.engine.constraints.schema_source import is_v1_model, schema_of, type_adapter
@@ -85,6 +87,26 @@ class RecordSchema:
                 raise OutputInvalid(f"{where}{problem}", text) from problem
         return value
 
+    def answer_of(self, given: Any) -> Any:
+        """What a user gives as the right answer - instances, dicts, a list of them - as the model would write it."""
+        if self.form == "one":
+            return _plain(given)
+        records = list(given) if isinstance(given, (list, tuple)) else [given]
+        if self.form == "many":
+            return [_plain(record) for record in records]
+        if isinstance(given, Mapping) and set(given) <= {kind.name for kind in self.kinds}:
+            return {kind.name: [_plain(record) for record in given.get(kind.name, ())] for kind in self.kinds}
+        unknown = [record for record in records if not any(_is_of(record, kind) for kind in self.kinds)]
+        if unknown:
+            raise UnsupportedInput(
+                f"An example's record must be an instance of one of the classes, got {unknown[0]!r:.80}."
+            )
+        return {kind.name: [_plain(record) for record in records if _is_of(record, kind)] for kind in self.kinds}
+
+    def shown(self, answer: Any) -> Any:
+        """An answer that is still growing, as `gathered` would give it."""
+        return [record.data for record in self.placed(answer)] if self.form == "several" else answer
+
     def gathered(self, records: Sequence[Any]) -> Any:
         """Of all records' data or values what `Extraction` holds: the one, or the list."""
         return (records[0] if records else None) if self.form == "one" else list(records)
@@ -108,6 +130,14 @@ def read_record_schema(schema: Any) -> RecordSchema:
     if get_origin(schema) in (list, Sequence, tuple) and get_args(schema):
         return RecordSchema((_kind(get_args(schema)[0]),), "many")
     return RecordSchema((_kind(schema),), "one")
+
+
+def _plain(value: Any) -> Any:
+    return to_jsonable_python(value, by_alias=True)
+
+
+def _is_of(record: Any, kind: Kind) -> bool:
+    return isinstance(kind.type, type) and isinstance(record, kind.type)
 
 
 def _kind(kind: Any) -> Kind:
