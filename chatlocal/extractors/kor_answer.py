@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, TypedDict
 
-from chatlocal.extractors.encoders.encoder import ParseError, ReadInPart, nothing_taught
+from chatlocal.extractors.encoders.encoder import ParseError, ReadInPart
 from chatlocal.extractors.kor_prompt import ExtractionPromptValue
+from chatlocal.extractors.node_examples import nothing_taught
 from chatlocal.extractors.nodes import Object
 from chatlocal.extractors.typed_values import typed
 
@@ -45,8 +46,8 @@ def read_answer(
         wanted = f"The answer should be an object with {node.id!r} in it, and is {decoded!r:.200}."
         problem = ParseError(f"{wanted} More examples may help the model.", raw)
         return KorExtraction(data={}, raw=raw, errors=[*errors, problem], validated_data={})
-    if decoded[node.id] is None:
-        errors.append(ParseError(f"The answer has null for {node.id!r}: nothing was extracted.", raw))
+    if decoded[node.id] is None or (decoded[node.id] == {} and not nothing_taught(node)):
+        errors.append(ParseError(f"The answer has nothing for {node.id!r}. More examples may help the model.", raw))
     rows = bool(getattr(encoder, "always_rows", False)) and not node.many
     value, problems = _typed(node, decoded[node.id], rows)
     data = {**decoded, node.id: value}

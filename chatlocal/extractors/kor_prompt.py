@@ -12,11 +12,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, System
 from langchain_core.prompt_values import PromptValue
 from langchain_core.prompts import BasePromptTemplate, PromptTemplate
 from pydantic import ConfigDict
-from pydantic_core import to_jsonable_python
 
 from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.extractors.encoders.encoder import is_nothing
-from chatlocal.extractors.nodes import Node, Object, Selection
+from chatlocal.extractors.node_examples import examples_of
+from chatlocal.extractors.nodes import Object
 from chatlocal.extractors.type_descriptions import type_description
 
 _PLACES = ("type_description", "format_instructions")
@@ -114,24 +113,3 @@ def format_text(text: str, formatter: str | Callable[[str], str] | None) -> str:
     if formatter in ("text_prefix", "triple_quotes"):
         return f'{"Text: " if formatter == "text_prefix" else ""}"""\n{text}\n"""'
     raise UnsupportedInput(f"input_formatter is None, 'text_prefix', 'triple_quotes' or a function, got {formatter!r}.")
-
-
-def examples_of(node: Node) -> list[tuple[str, Any]]:
-    """All examples below a node, its own first, each with the answer as it stands below the node's parent."""
-    found: list[tuple[str, Any]] = []
-    if isinstance(node, Selection):
-        found += [(text, _under(node, option.means)) for option in node.options for text in option.examples]
-    found += [(text, _under(node, answer)) for text, answer in getattr(node, "examples", ())]
-    if isinstance(node, Selection):
-        found += [(text, {}) for text in node.null_examples]
-    if isinstance(node, Object):
-        found += [(text, _under(node, below)) for child in node.attributes for text, below in examples_of(child)]
-    return found
-
-
-def _under(node: Node, answer: Any) -> dict[str, Any]:
-    answer = to_jsonable_python(answer)
-    if is_nothing(answer):
-        return {}
-    several = node.many and not isinstance(answer, list)
-    return {node.id: [answer] if several else answer}

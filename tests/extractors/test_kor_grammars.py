@@ -22,7 +22,7 @@ from chatlocal.extractors import (
     from_pydantic,
 )
 from chatlocal.extractors.encoders import CSVEncoder, JSONEncoder, XMLEncoder
-from chatlocal.extractors.kor_prompt import examples_of
+from chatlocal.extractors.node_examples import examples_of
 from tests.extractors.kor_nodes import GOLDEN, schema_of
 from tests.tiny import tiny_model, tiny_tokenizer
 
@@ -132,6 +132,48 @@ def test_whatever_is_written_is_read(random_model: Engine, settings: dict[str, A
         found = create_extraction_chain(llm, node, constrain=True, **settings).invoke("Ann is 31.")
         assert found["errors"] == []
         assert node.id in found["data"]
+
+
+TIGHT = Object(
+    id="visit",
+    many=True,
+    attributes=(
+        Number(id="age", required=True),
+        Text(id="name", required=True),
+        Object(
+            id="seat",
+            required=True,
+            attributes=(
+                Bool(id="taken", required=True),
+                Selection(id="z", required=True, options=(Option(id="left"), Option(id="right"))),
+            ),
+        ),
+        Object(id="stops", many=True, attributes=(Text(id="at"), Number(id="nth", required=True))),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "text"),
+    [
+        (JSONEncoder(TIGHT), '<json>{"visit": []}</json>'),
+        (
+            XMLEncoder(TIGHT),
+            "<visit><age>0</age><name>-</name><seat><taken>True</taken><z>left</z></seat>"
+            "<stops><at></at><nth>0</nth></stops></visit>",
+        ),
+        (CSVEncoder(PERSON), "name|age|married|mood\n"),
+        (CSVEncoder(PERSON, use_tags=True), "<csv>name|age|married|mood\n</csv>"),
+        (CSVEncoder(PERSON.model_copy(update={"many": False})), "name|age|married|mood\n|||\n"),
+    ],
+    ids=["json", "xml", "csv", "csv in tags", "one row"],
+)
+def test_the_shortest_answer_is_found(encoder: Any, text: str) -> None:
+    """A request whose max_tokens is below it is refused, and an answer is led to its end when its tokens run out."""
+    tokenizer = tiny_tokenizer()
+    shortest = constraints.compile(encoder.spec(), tokenizer).shortest
+    assert shortest is not None
+    assert tokenizer.decode(shortest) == text
 
 
 class Trip(BaseModel):

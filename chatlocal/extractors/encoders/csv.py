@@ -84,9 +84,23 @@ class CSVEncoder(Encoder):
             rf'PLAIN: /[^|"<\x00-\x1f `:-][^|"<\x00-\x1f]{{0,{LONGEST_CELL - 1}}}/',
             f'QUOTED: /"([^"<\\x00-\\x1f]|""){{1,{LONGEST_CELL}}}"/',
         ]
-        # The sooner the table is over the better: what ends it comes first, then what ends a row, then a cell.
-        closings = [*([closing] if closing else []), "\n", '"\n', f'"{DELIMITER}', DELIMITER]
-        return marked("\n".join(rules), {}, {}, closings=closings)
+        return marked("\n".join(rules), {}, {}, closings=self._ways_out(closing))
+
+    def _ways_out(self, closing: str) -> list[str]:
+        """What ends the table behind each cell, the shortest way first; behind the quotes of one too."""
+        ways = ["\n" + closing]
+        for attribute in reversed(self.node.attributes):
+            ways.append(f"{DELIMITER}{self._shortest(attribute)}{ways[-1]}")
+        whole = ways.pop().removeprefix(DELIMITER)
+        return [*([closing] if closing else []), *ways, *(f'"{way}' for way in ways), whole]
+
+    def _shortest(self, node: Node) -> str:
+        """A short text of a cell."""
+        if not node.required and len(self.node.attributes) > 1:
+            return ""
+        if isinstance(node, Selection):
+            return min((_written(option.means) for option in node.options), key=len)
+        return {Number: "0", Bool: "True"}.get(type(node), "?")
 
     def _cell(self, node: Node) -> str:
         """The texts of a cell. A table of one column has no empty cells: they would be empty lines."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from chatlocal.engine.constraints import Spec
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
-from chatlocal.extractors.nodes import Node, Object
 
 
 class ParseError(OutputInvalid):
@@ -52,19 +51,6 @@ class Encoder(ABC):
     def spec(self) -> Spec:
         """The answers that a model may write. UnsupportedInput where the encoding has no grammar."""
         raise UnsupportedInput(f"{type(self).__name__} has no grammar: leave constrain=True out, or give it a spec().")
-
-
-def nothing_taught(node: Node) -> bool:
-    """Whether the prompt has an example in which there is nothing to extract, and so {} is an answer."""
-    examples = [answer for _, answer in getattr(node, "examples", ())]
-    if getattr(node, "null_examples", ()) or any(is_nothing(answer) for answer in examples):
-        return True
-    return isinstance(node, Object) and any(nothing_taught(attribute) for attribute in node.attributes)
-
-
-def is_nothing(answer: Any) -> bool:
-    """An example's answer that says that there is nothing; False and 0 are something."""
-    return answer is None or answer == "" or (isinstance(answer, (list, tuple, dict)) and not answer)
 
 
 def tagged_parts(text: str, tag: str) -> list[str]:

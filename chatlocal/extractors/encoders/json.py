@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from chatlocal.engine.constraints import Limits, Spec, marked
-from chatlocal.extractors.encoders.encoder import Encoder, ParseError, ReadInPart, nothing_taught
+from chatlocal.extractors.encoders.encoder import Encoder, ParseError, ReadInPart
 from chatlocal.extractors.encoders.lenient_json import Reading, read
 from chatlocal.extractors.encoders.node_schema import answer_schema
+from chatlocal.extractors.node_examples import nothing_taught
 from chatlocal.extractors.nodes import Object
 
 # Brackets that are tried as the beginning of the JSON. Text with more of them in front of it is no answer.

@@ -11,6 +11,7 @@ from typing import Any
 from chatlocal.engine.constraints import Spec, marked
 from chatlocal.extractors.encoders.encoder import Encoder, ParseError, UnsupportedNode
 from chatlocal.extractors.encoders.xml_elements import read_elements
+from chatlocal.extractors.node_examples import below, may_be_absent, records_of
 from chatlocal.extractors.nodes import Bool, Dictionary, Node, Number, Object, Selection
 
 # Names of elements: they are read back from between angle brackets.
@@ -51,9 +52,8 @@ class XMLEncoder(Encoder):
     def spec(self) -> Spec:
         assert self.node is not None  # the chain gives it
         grammar = _Grammar()
-        start = grammar.element(self.node, least=1)
-        closings = [f"</{node.id}>" for node in _all_nodes(self.node)]
-        return marked("\n".join([f"start: {start}", *grammar.rules]), {}, {}, closings=[*closings, "</"])
+        start = grammar.record(self.node)
+        return marked("\n".join([f"start: {start}", *grammar.rules]), {}, {}, closings=grammar.ways_out)
 
 
 def _all_nodes(node: Node) -> list[Node]:
@@ -85,31 +85,43 @@ def _escaped(text: str) -> str:
 
 
 class _Grammar:
-    """`rules` are lines of Lark: what `element` has written so far beside the expression that it gives."""
+    """`rules` are lines of Lark, and `ways_out` texts that end an element from somewhere in it: what has been written
+    so far beside the expressions that the methods give.
+    """
 
     def __init__(self) -> None:
+        self.ways_out: list[str] = []
         # What `_escaped` writes: an & by itself only where it is read as such.
         text = r"[^<&\x00-\x1f]|&amp;|&lt;|&[^\w#<&\x00-\x1f]"
         self.rules = [f"TEXT: /({text}){{1,{LONGEST_TEXT}}}/"]
 
-    def element(self, node: Node, least: int = 0) -> str:
-        """An expression for the elements of a node, `least` of them at least."""
-        most = MOST_ELEMENTS if node.many else 1
-        one = self._one(node)
-        return f"{one}{{{max(least, int(node.required))},{most}}}"
+    def record(self, node: Object) -> str:
+        """An expression for the elements of the Object to extract."""
+        return f"{self._one(node, records_of(node))}{{1,{MOST_ELEMENTS if node.many else 1}}}"
 
-    def _one(self, node: Node) -> str:
-        name = f"element_{len(self.rules)}"
+    def _elements(self, node: Node, records: list[dict[str, Any]]) -> str:
+        """Of an attribute, which is left out only where an example shows it, and may be empty: one empty element among
+        many is an empty list.
+        """
+        least = 0 if may_be_absent(node, records) else 1
+        return f"{self._one(node, below(node, records))}{{{least},{MOST_ELEMENTS if node.many else 1}}}"
+
+    def _one(self, node: Node, records: list[dict[str, Any]]) -> str:
         place = len(self.rules)
         self.rules.append("")
         opening, closing = (json.dumps(tag, ensure_ascii=False) for tag in (f"<{node.id}>", f"</{node.id}>"))
-        self.rules[place] = f"{name}: {opening} {self._inside(node)} {closing}"
-        return name
+        self.rules[place] = f"element_{place}: {opening} {self._inside(node, records)} {closing}"
+        self.ways_out += _ways_out(node, records)
+        return f"element_{place}"
 
-    def _inside(self, node: Node) -> str:
+    def _inside(self, node: Node, records: list[dict[str, Any]]) -> str:
+        inside = self._value(node, records)
+        return inside if node.required or isinstance(node, Object) else f"({inside})?"
+
+    def _value(self, node: Node, records: list[dict[str, Any]]) -> str:
         if isinstance(node, Object):
             ordered = sorted(node.attributes, key=lambda attribute: attribute.id)
-            return " ".join(map(self.element, ordered)) or '""'
+            return " ".join(self._elements(attribute, records) for attribute in ordered) or '""'
         if isinstance(node, Dictionary):
             raise UnsupportedNode(f"{node.id!r} has keys of all kinds, and XML has no grammar for these: use json.")
         if isinstance(node, Selection):
@@ -119,4 +131,28 @@ class _Grammar:
             return '("True" | "False")'
         if isinstance(node, Number):
             return f"/{_NUMBER}{'' if node.whole else '([.][0-9]{1,8})?'}/"
-        return "TEXT?"
+        return "TEXT"
+
+
+def _ways_out(node: Node, records: list[dict[str, Any]]) -> list[str]:
+    """What ends an element behind each of its attributes, the shortest way first; or behind, or with, its value."""
+    closing = f"</{node.id}>"
+    if not isinstance(node, Object):
+        return [closing, f"{_shortest(node, records)}{closing}"]
+    ways = [closing]
+    for attribute in sorted(node.attributes, key=lambda attribute: attribute.id, reverse=True):
+        if not may_be_absent(attribute, records):
+            element = f"<{attribute.id}>{_shortest(attribute, below(attribute, records))}</{attribute.id}>"
+            ways.append(element + ways[-1])
+    return ways
+
+
+def _shortest(node: Node, records: list[dict[str, Any]]) -> str:
+    """A short text inside of an element."""
+    if isinstance(node, Object):
+        return _ways_out(node, records)[-1].removesuffix(f"</{node.id}>")
+    if not node.required:
+        return ""
+    if isinstance(node, Selection):
+        return min((_escaped(str(option.means)) for option in node.options), key=len)
+    return {Number: "0", Bool: "True"}.get(type(node), "-")

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from chatlocal.extractors.encoders.encoder import ParseError
-from chatlocal.extractors.nodes import Dictionary, Node, Object, Text
+from chatlocal.extractors.nodes import Dictionary, Node, Object
 
 _TAG = re.compile(r"<(/?)\s*([^\s<>/&\"'=!?]+)(?:\s[^<>]*?)?(/?)>")
 _DATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
@@ -100,8 +100,7 @@ class _Reader:
         """A list where there are many, and where there are several although there should be one."""
         child = node.value if isinstance(node, Dictionary) else child
         if child is not None and child.many:
-            empty = len(values) == 1 and values[0] in ("", {}) and not isinstance(child, Text)
-            return [] if empty else values
+            return [] if values in ([""], [{}]) else values
         return values[0] if len(values) == 1 else values
 
     def _closing(self, name: str, place: int) -> re.Match[str] | None:
