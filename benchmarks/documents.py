@@ -32,13 +32,14 @@ def main() -> None:
     parser.add_argument("--overlap-tokens", type=int, default=16)
     parser.add_argument("--concurrency", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=2, help="rounds that count")
+    parser.add_argument("--method", choices=("write", "choose"), default="write", help="how the model answers")
     parser.add_argument("--dtype", default="float32", help="in float32 both sides find the same (default)")
     arguments = parser.parse_args()
 
     text, visits = long_document(arguments.characters)
     cutting = {"part_tokens": arguments.part_tokens, "overlap_tokens": arguments.overlap_tokens}
     with Engine.load(arguments.model, dtype=arguments.dtype, max_batch=arguments.concurrency) as engine:
-        extractor = Extractor(list[Visit], engine)
+        extractor = Extractor(list[Visit], engine, method=arguments.method)
         parts = split(
             text, extractor.count_tokens, max_tokens=arguments.part_tokens, overlap_tokens=arguments.overlap_tokens
         )
@@ -60,7 +61,8 @@ def main() -> None:
                 found[name] = side()
                 if number:
                     seconds[name].append(time.perf_counter() - began)
-        print(f"{engine.name}, {arguments.dtype}, {platform.machine()}, {torch.get_num_threads()} threads")
+        machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
+        print(f"{engine.name}, {arguments.dtype}, method {arguments.method!r}, {machine}")
         print(f"{len(text)} characters in {len(parts)} parts of at most {arguments.part_tokens} tokens\n")
         for name in sides:
             took = statistics.median(seconds[name])

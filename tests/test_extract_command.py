@@ -147,7 +147,17 @@ def test_options_reach_the_extractor(folder: Path, asked: Asked) -> None:
     Path("examples.jsonl").write_text('{"text": "Rex is red.", "answer": [{"name": "Rex"}]}\n\n', encoding="utf-8")
     assert (
         extract(
-            *("--input", "docs", "--examples", "examples.jsonl", "--instructions", "Mind the dogs.", "--grounded"),
+            *(
+                "--input",
+                "docs",
+                "--examples",
+                "examples.jsonl",
+                "--instructions",
+                "Mind the dogs.",
+                "--grounded",
+                "--method",
+                "write",
+            ),
             *("--min-confidence", "0.5", "--key", "name", "color", "--part-tokens", 12, "--overlap-tokens", 3),
             *("--passes", 2, "--concurrency", 2),
         )
@@ -157,6 +167,7 @@ def test_options_reach_the_extractor(folder: Path, asked: Asked) -> None:
         "examples": [("Rex is red.", [{"name": "Rex"}])],
         "instructions": "Mind the dogs.",
         "grounded": True,
+        "method": "write",
         "min_confidence": 0.5,
         "key": ["name", "color"],
     }

@@ -36,7 +36,15 @@ def test_a_long_document_killed_twice_equals_an_uninterrupted_run(
 
     def start(output: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "chatlocal", "extract", "--input", "harbour.txt", "--output", output]
-        command += ["--schema", str(ROOT / "benchmarks" / "long_document.py:Visit"), "--many", "--dtype", "float32"]
+        command += [
+            "--schema",
+            str(ROOT / "benchmarks" / "long_document.py:Visit"),
+            "--many",
+            "--dtype",
+            "float32",
+            "--method",
+            "write",
+        ]
         command += ["--part-tokens", "160", "--overlap-tokens", "24", "--report", f"{output}.html"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
         return subprocess.Popen(command, cwd=tmp_path, env=environment)

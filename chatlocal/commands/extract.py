@@ -47,6 +47,7 @@ def add_to(commands: Any) -> None:
     add("--dtype", metavar="NAME", help="of the weights, such as float32 (default: the model's own)")
     add("--instructions", metavar="TEXT", help="what the model should mind")
     add("--examples", metavar="FILE", help='JSON lines {"text": ..., "answer": ...}, answers as the schema has them')
+    add("--method", choices=("write", "choose"), help="write JSON, or choose values by likelihood (default: by model)")
     add("--grounded", action="store_true", help="strings are words of the text, nothing else")
     add("--min-confidence", type=float, metavar="P", help="values below this probability are null and flagged")
     add("--key", nargs="+", metavar="FIELD", help="records of a document that agree in these fields are one")
@@ -77,6 +78,7 @@ def run(options: argparse.Namespace) -> int:
             examples=examples,
             instructions=options.instructions,
             grounded=options.grounded,
+            method=options.method,
             min_confidence=options.min_confidence,
             key=options.key,
         )

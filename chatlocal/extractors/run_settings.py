@@ -18,7 +18,17 @@ _SHOWN = 60
 
 def settings_of(extractor: Extractor, **run: Any) -> dict[str, Any]:
     """The extractor's settings and those of the run, as a JSON object."""
-    names = ("instructions", "examples", "grounded", "min_confidence", "max_retries", "constrain", "max_tokens", "key")
+    names = (
+        "instructions",
+        "examples",
+        "grounded",
+        "min_confidence",
+        "max_retries",
+        "constrain",
+        "method",
+        "max_tokens",
+        "key",
+    )
     settings = {name: getattr(extractor, name) for name in names}
     found = {"schema": extractor.schema.answer, **_model(extractor.llm), **settings, **run}
     return dict(to_jsonable_python(found, by_alias=True, fallback=repr))

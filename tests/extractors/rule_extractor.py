@@ -44,7 +44,7 @@ class RuleExtractor:
         self.schema = read_record_schema(list[Dog])
         self.key = key
         self.llm = Rule()
-        self.instructions = self.min_confidence = self.max_tokens = None
+        self.instructions = self.min_confidence = self.max_tokens = self.method = None
         self.examples: tuple[Any, ...] = ()
         self.grounded = self.constrain = False
         self.max_retries = 0

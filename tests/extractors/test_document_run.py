@@ -248,6 +248,7 @@ def test_what_the_results_of_an_extractor_depend_on_is_told() -> None:
         ({"min_confidence": 0.5}, "min_confidence was None and is 0.5"),
         ({"max_retries": 3}, "max_retries"),
         ({"constrain": False}, "constrain was True and is False"),
+        ({"method": "write"}, "method was None and is 'write'"),
         ({"max_tokens": 99}, "max_tokens was None and is 99"),
         ({"key": "name"}, "key was None and is ['name']"),
         ({"llm": FakeListChatModel(responses=["[]"])}, "FakeListChatModel"),
