@@ -106,6 +106,25 @@ def test_the_tools_example_looks_up_the_weather() -> None:
     assert shown.index("Call") < shown.index("Result") < shown.index("Answer")
 
 
+def test_the_translation_example_gives_a_record() -> None:
+    shown = sections(shown_by("translation.py"))
+    assert "translate_result: { // 任意文本的翻译结果。" in shown["Prompt"]
+    assert " chinese: string // 中文翻译结果" in shown["Prompt"]
+    raw, data, errors = (line.split(maxsplit=1)[1] for line in shown["Result"])
+    assert json.loads(raw.removeprefix("<json>").removesuffix("</json>")) == ast.literal_eval(data)
+    assert re.search(r"[\u4e00-\u9fff]", data)
+    assert errors == "[]"
+
+
+def test_the_reviews_example_gives_records_under_the_grammar() -> None:
+    shown = sections(shown_by("reviews.py").partition("\n\n")[2])
+    assert list(shown) == ["asked", "held", "with"]
+    assert shown["asked"]  # records or what was wrong, and never nothing
+    for held in (shown["held"], shown["with"]):
+        assert held
+        assert [line for line in held if not re.search(r"  (positive|negative|neutral|-)  ", line)] == []
+
+
 @pytest.fixture(scope="module")
 def character(embedded_folder: Path) -> str:
     return shown_by("character.py")

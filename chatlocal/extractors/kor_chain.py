@@ -9,12 +9,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import patch_config
 
 from chatlocal.engine.errors import UnsupportedInput
-from chatlocal.extractors.encoders import JSONEncoder, encoder_for
+from chatlocal.extractors.encoders import JSONEncoder, ParseError, encoder_for
 from chatlocal.extractors.kor_answer import KorExtraction, read_answer
 from chatlocal.extractors.kor_prompt import ExtractionPrompt, format_text, read_template
 from chatlocal.extractors.nodes import Object, as_object
 from chatlocal.extractors.pydantic_nodes import PydanticValidator
 from chatlocal.extractors.type_descriptions import type_description
+
+_CUT = "The answer reached max_tokens: its last values may be incomplete, or only there to end it. Raise max_tokens."
 
 
 class ExtractionChain(Runnable[Any, KorExtraction]):
@@ -53,25 +55,34 @@ class ExtractionChain(Runnable[Any, KorExtraction]):
         """What `invoke` makes of an answer."""
         return read_answer(raw, self.node, self.encoder, self.validator)
 
-    def _read(self, raw: str, asked: Any) -> KorExtraction:
+    def _read(self, answer: Any, asked: Any) -> KorExtraction:
         """What a grammar held is the answer and nothing else; another model may repeat its prompt."""
-        return read_answer(raw, self.node, self.encoder, self.validator, None if self.constrained else asked)
+        raw = answer if isinstance(answer, str) else str(answer.text)
+        found = read_answer(raw, self.node, self.encoder, self.validator, None if self.constrained else asked)
+        metadata = getattr(answer, "response_metadata", None) or {}
+        if metadata.get("finish_reason") == "length" and self._may_be_cut(raw, found):
+            found["errors"].append(ParseError(_CUT, raw))
+        return found
+
+    def _may_be_cut(self, raw: str, found: KorExtraction) -> bool:
+        """A grammar brings an answer to an end when its tokens run out; of others JSON alone tells where it is cut."""
+        if isinstance(self.encoder, JSONEncoder):
+            return self.constrained or self.encoder.ends_open(raw)
+        return self.constrained or bool(found["errors"]) or not raw.endswith(("\n", ">"))
 
     def _extract(
         self, input: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> KorExtraction:
         below = patch_config(config, callbacks=run_manager.get_child())
         asked: Any = self.prompt.invoke(input, below)
-        raw = _written(self.llm.invoke(asked, below, **kwargs))
-        return self._read(raw, asked)
+        return self._read(self.llm.invoke(asked, below, **kwargs), asked)
 
     async def _aextract(
         self, input: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> KorExtraction:
         below = patch_config(config, callbacks=run_manager.get_child())
         asked: Any = await self.prompt.ainvoke(input, below)
-        raw = _written(await self.llm.ainvoke(asked, below, **kwargs))
-        return self._read(raw, asked)
+        return self._read(await self.llm.ainvoke(asked, below, **kwargs), asked)
 
 
 def create_extraction_chain(
@@ -138,8 +149,3 @@ def _constrained(llm: Any, encoder: Any, validator: Any) -> Any:
     if isinstance(encoder, JSONEncoder) and isinstance(validator, PydanticValidator):
         encoder.record_schema = validator.record_schema()
     return llm.bind(response_format=encoder.spec())
-
-
-def _written(answer: Any) -> str:
-    """The text of a message, or of a completion."""
-    return answer if isinstance(answer, str) else str(answer.text)

@@ -20,8 +20,8 @@ from chatlocal.extractors.type_descriptions import type_description
 
 _PLACES = ("type_description", "format_instructions")
 _INSTRUCTIONS = PromptTemplate.from_template(
-    "Find the information that is described below in the text that the user gives, and write it down in the same form."
-    " Keep to the names and types of the form, take every value from the text, and add no attributes of your own.\n\n"
+    "Extract what is described below from the user's text. Match the names and types of the form exactly, and add"
+    " nothing that is not in the form.\n\n"
     "{type_description}\n\n"
     "{format_instructions}\n\n"
 )

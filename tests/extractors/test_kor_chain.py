@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
+from langchain_core.messages import AIMessage
 from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import Runnable, RunnableLambda
 
@@ -96,6 +97,25 @@ def test_turns_that_a_model_makes_up_are_not_read() -> None:
 def test_what_a_model_thinks_is_not_read() -> None:
     found = create_extraction_chain(answering(f"<think>\nfirst_name|age\nCy|5\n</think>\n{TABLE}"), PERSON).invoke("x")
     assert found["data"] == ANN
+
+
+@pytest.mark.parametrize(
+    ("encoder", "answer", "cut"),
+    [
+        ("csv", "first_name|age\nAnn|31\nBo|2", True),
+        ("csv", TABLE, False),
+        ("json", '{"person": []} and so on and so', False),
+        ("json", '{"person": [{"first_name": "Ann"}', True),
+        ("json", '{"person": [{"first_name": "Ann"}]}', False),
+        ("json", "I will now", True),
+        ("xml", "<person><first_name>An", True),
+        ("xml", "<person><first_name>Ann</first_name></person>", False),
+    ],
+)
+def test_an_answer_that_may_be_cut_says_so(encoder: str, answer: str, cut: bool) -> None:
+    message = AIMessage(answer, response_metadata={"finish_reason": "length"})
+    chain = create_extraction_chain(RunnableLambda(lambda _: message), PERSON, encoder_or_encoder_class=encoder)
+    assert any("reached max_tokens" in str(error) for error in chain.invoke("x")["errors"]) is cut
 
 
 def test_the_prompt_of_a_chat_model() -> None:

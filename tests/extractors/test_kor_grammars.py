@@ -130,7 +130,7 @@ def test_whatever_is_written_is_read(random_model: Engine, settings: dict[str, A
         if node is CONTACT and "encoder_or_encoder_class" not in settings:
             continue
         found = create_extraction_chain(llm, node, constrain=True, **settings).invoke("Ann is 31.")
-        assert found["errors"] == []
+        assert [error for error in found["errors"] if "max_tokens" not in str(error)] == []
         assert node.id in found["data"]
 
 
@@ -188,7 +188,7 @@ def test_the_class_behind_a_validator_holds_too(random_model: Engine, seed: int)
     llm = ChatLocal(engine=random_model, temperature=1.5, seed=seed, max_tokens=150)
     chain = create_extraction_chain(llm, node, encoder_or_encoder_class="json", validator=validator, constrain=True)
     found = chain.invoke("Two weeks in Rome.")
-    assert found["errors"] == []
+    assert [error for error in found["errors"] if "max_tokens" not in str(error)] == []
     assert len(found["validated_data"]) == len(found["data"]["trip"])
 
 
@@ -211,6 +211,14 @@ def test_other_models_cannot_be_held_to_a_grammar() -> None:
         create_extraction_chain(FakeListChatModel(responses=[""]), PERSON, constrain=True)
 
 
-def test_settings_bound_to_the_model_stay(random_model: Engine) -> None:
-    llm = ChatLocal(engine=random_model, temperature=1.5, seed=1).bind(max_tokens=60)
-    assert create_extraction_chain(llm, PERSON, constrain=True).invoke("Ann")["errors"] == []
+def test_an_answer_that_ran_out_of_tokens_says_so(random_model: Engine) -> None:
+    """The settings of a model that was bound stay, and what was written to end the answer is not passed off as data."""
+    shortest = constraints.compile(CSVEncoder(PERSON).spec(), tiny_tokenizer()).shortest
+    assert shortest is not None
+    said = []
+    for seed in range(4):
+        llm = ChatLocal(engine=random_model, temperature=1.5, seed=seed).bind(max_tokens=len(shortest) + 8)
+        found = create_extraction_chain(llm, PERSON, constrain=True).invoke("Ann")
+        assert "person" in found["data"]
+        said += [str(error).partition(":")[0] for error in found["errors"]]
+    assert set(said) == {"The answer reached max_tokens"}

@@ -22,7 +22,7 @@ from chatlocal.extractors.nodes import Bool, Dictionary, Node, Number, Object, S
 DELIMITER = "|"
 # What a grammar allows at most: rows of a table, characters of a cell, digits before and behind the point.
 MOST_ROWS = 100
-LONGEST_CELL = 400
+LONGEST_CELL = 200
 _NUMBER = r"-?(0|[1-9][0-9]{0,14})"
 
 

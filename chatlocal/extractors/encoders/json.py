@@ -42,14 +42,18 @@ class JSONEncoder(Encoder):
 
         What is in tags comes before what is in a code fence, and both before the rest.
         """
-        first: Reading | None = None
-        for reading in _readings(text):
-            if self._fits(reading.value):
-                return self._whole(reading, text)
-            first = first or reading
-        if first is None:
+        reading = self._reading(text)
+        if reading is None:
             raise ParseError(_why_nothing(text), text)
-        return self._whole(first, text)
+        if reading.cut:
+            left_out = "The answer ends in the middle of a value, which is left out: raise max_tokens."
+            raise ReadInPart(reading.value, [left_out], text)
+        return reading.value
+
+    def ends_open(self, text: str) -> bool:
+        """Whether the JSON of a text is not closed where the text ends."""
+        reading = self._reading(text)
+        return reading is None or reading.cut or reading.open
 
     def get_instruction_segment(self) -> str:
         wrapped = " Put a <json> tag in front of it and a </json> tag behind it." if self.use_tags else ""
@@ -65,14 +69,13 @@ class JSONEncoder(Encoder):
         lark = f"start: {around}\nanswer: data{nothing}"
         return marked(lark, {}, {"data": answer_schema(self.node, self.record_schema)}, limits=Limits())
 
+    def _reading(self, text: str) -> Reading | None:
+        readings = _readings(text)
+        fitting = [reading for reading in readings if self._fits(reading.value)]
+        return next(iter([*fitting, *readings]), None)
+
     def _fits(self, value: Any) -> bool:
         return self.node is None or (isinstance(value, dict) and self.node.id in value)
-
-    def _whole(self, reading: Reading, text: str) -> Any:
-        if not reading.cut:
-            return reading.value
-        left_out = "The answer ends in the middle of a value, which is left out: raise max_tokens."
-        raise ReadInPart(reading.value, [left_out], text)
 
 
 def _readings(text: str) -> list[Reading]:

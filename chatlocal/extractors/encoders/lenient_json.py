@@ -30,6 +30,8 @@ class Reading(NamedTuple):
     end: int
     cut: bool
     """The text ends in the middle of a value, and that one is left out."""
+    open: bool = False
+    """The text ends with brackets that nobody closed: there may be more."""
 
 
 def read(text: str, start: int) -> Reading | None:
@@ -40,7 +42,7 @@ def read(text: str, start: int) -> Reading | None:
     except (ValueError, RecursionError):
         reader = _Reader(text, start)
     try:
-        return Reading(reader.value(0), reader.place, reader.cut)
+        return Reading(reader.value(0), reader.place, reader.cut, reader.open)
     except _Unreadable:
         return None
 
@@ -71,6 +73,7 @@ class _Reader:
     def __init__(self, text: str, place: int) -> None:
         self.place = place
         self.cut = False
+        self.open = False
         self._text = text
 
     def value(self, depth: int) -> Any:
@@ -131,6 +134,7 @@ class _Reader:
         if here == bracket:
             self.place += 1
             return True
+        self.open = self.open or not here
         return here in ("}", "]") or self._outside()
 
     def _comma(self) -> None:

@@ -18,7 +18,7 @@ from chatlocal.extractors.nodes import Bool, Dictionary, Node, Number, Object, S
 _NAME = re.compile(r"[^\s<>/&\"'=!?]+")
 # What a grammar allows at most: elements in a row, characters of a text, digits before and behind the point.
 MOST_ELEMENTS = 100
-LONGEST_TEXT = 1000
+LONGEST_TEXT = 500
 _NUMBER = r"-?(0|[1-9][0-9]{0,14})"
 
 
