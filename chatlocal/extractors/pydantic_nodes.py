@@ -93,6 +93,8 @@ def from_pydantic(
     that they come from. `examples` are pairs of a text and what it holds, as dicts or instances, a list where there
     are many. UnsupportedNode names a field whose type cannot be written as nodes.
     """
+    if not model_class.__pydantic_complete__:
+        model_class.model_rebuild()  # a name that is not defined is Pydantic's error
     node = _object(model_class, model_class.__name__.lower(), (), description=description, examples=examples, many=many)
     return node, PydanticValidator(model_class, many)
 
