@@ -21,7 +21,7 @@ SHIPPED_TESTS := tests/test_public_surface.py tests/extractors \
 	tests/contracts/test_llama_index.py::test_all_endpoints_agree \
 	tests/contracts/test_llama_index.py::test_structured_prediction_in_four_forms
 
-QUALITY := agreement calibration extraction grammar tool_calls tool_decisions values
+QUALITY := agreement calibration extraction grammar records tool_calls tool_decisions values
 
 .PHONY: help install demo test test-checkout test-wheel check bench bench-quality evaluate clean
 

@@ -58,7 +58,7 @@ def _item(line: dict[str, Any]) -> Item:
 
 def _record(fields: dict[str, Any]) -> dict[str, Any]:
     properties = {
-        name: {**kind_schema(kind), **({"description": words} if words else {})} for name, (kind, words) in fields.items()
+        name: kind_schema(kind) | ({"description": words} if words else {}) for name, (kind, words) in fields.items()
     }
     # As Pydantic writes `int | None = None`: it may be left out as well as be null.
     required = [name for name, schema in properties.items() if "default" not in schema]

@@ -143,10 +143,10 @@ class Extractor:
 
         return ExtractorRunnable(extractor=self)
 
-    def __ror__(self, other: Any) -> Runnable[Any, Extraction]:
-        """`prompt | extractor`."""
-        chain: Runnable[Any, Extraction] = other | self.runnable()
-        return chain
+    def __call__(self, given: Any) -> Extraction:
+        """What `runnable()` makes of this input. So `prompt | extractor` is a chain."""
+        found: Extraction = self.runnable().invoke(given)
+        return found
 
     def __or__(self, other: Any) -> Runnable[Any, Any]:
         """`extractor | what comes next`."""

@@ -70,13 +70,14 @@ Captain: Lena Ruud
 Length in meters: not given
 Owner: not given
 
-Text: On Monday Carla Nunez, head of repairs, sold two old vans to Petrel Ltd. for 7,500 dollars. \
+Text: On Monday Carla Nunez, head of repairs, sold two old vans to Petrel Ltd. for 7,500 dollars in cash. \
 You can reach her at carla@vans.example.
 Seller: Carla Nunez
 Job: head of repairs
 Buyer: Petrel Ltd.
 What was sold: old vans
 Number sold: 2
+Paid in cash: yes
 Phone: not given
 Email: carla@vans.example
 Weekday: Monday
@@ -127,12 +128,13 @@ CHINESE = Wording(
 长度：无
 船主：无
 
-文本：星期一，维修部的刘敏把两辆旧车卖给了海燕公司，一共7500元。
+文本：星期一，维修部的刘敏把两辆旧车卖给了海燕公司，一共7500元，付的现金。
 卖家：刘敏
 部门：维修部
 买家：海燕公司
 商品：旧车
 数量：2
+付现金：是
 电话：无
 星期几：星期一
 

@@ -21,6 +21,7 @@ _PIECE = re.compile(
 # Between a word and the next one these end what is said; a comma inside a number is no mark of its own.
 _ENDS = frozenset('。；;！？!?，、：:"“”«»《》()（）[]【】,|')
 # Words that join others: a span neither begins nor ends with one.
+_FIGURES = frozenset("〇零一二两三四五六七八九十百千万亿")
 _CHINESE_JOINING = "的了是在和与及或由从到向把被将于至也都就还很而且给对为着过吗呢吧"
 _ENGLISH_JOINING = "to of in at on by for with from and or is are was were who which that has have had"
 _JOINING = frozenset(_CHINESE_JOINING) | frozenset(_ENGLISH_JOINING.split(" "))
@@ -73,6 +74,14 @@ def date_offers(text: str) -> Iterator[Offer]:
     for found in dates(text):
         for words in dict.fromkeys((found.value.isoformat(), text[found.start : found.end])):
             yield Offer(words, found.value.isoformat(), found.start, found.end)
+
+
+def torn_borders(text: str, offer: Offer) -> int:
+    """How many ends of an offer may be in the middle of a word: scripts without spaces do not show it."""
+    if not offer.end or not is_unspaced(text[offer.start]):
+        return 0
+    around = (text[offer.start - 1 : offer.start], text[offer.end : offer.end + 1])
+    return sum(bool(each) and is_unspaced(each) and each not in _JOINING and each not in _FIGURES for each in around)
 
 
 def _may_border(piece: str) -> bool:
