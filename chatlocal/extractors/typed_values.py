@@ -6,6 +6,7 @@ What does not fit stays as the model wrote it, and is named: nothing is guessed 
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from typing import Any
@@ -87,7 +88,7 @@ def _number(written: Any) -> int | float | None:
     if isinstance(written, bool):
         return None
     if isinstance(written, (int, float)):
-        return written
+        return written if math.isfinite(written) else None
     if not isinstance(written, str):
         return None
     narrow = unicodedata.normalize("NFKC", written)  # wide digits are digits
@@ -97,7 +98,7 @@ def _number(written: Any) -> int | float | None:
     if re.fullmatch(r"[+-]?\d{1,4000}", plain):
         return int(plain)
     number = float(plain)
-    return number if abs(number) != float("inf") else None
+    return number if math.isfinite(number) else None
 
 
 def _bool(written: Any) -> bool | None:

@@ -68,6 +68,8 @@ ANN = [{"first_name": "Ann", "age": 31}]
         '"first_name"|"age"\n"Ann"|"31"\n',
         "first_name|age\n\nAnn|31\n",
         "first_name|age\nAnn|３１\n",
+        "first_name;age\nAnn;31\n",
+        "first_name|age\nAnn|31\n---\nDone",
     ],
 )
 @pytest.mark.parametrize("use_tags", [False, True])
@@ -91,6 +93,11 @@ def test_a_table(raw: str, use_tags: bool) -> None:
 )
 def test_rows_of_one_column(raw: str, rows: list[str]) -> None:
     assert data_of(CITY, "csv", raw) == [{"city_name": city} for city in rows]
+
+
+def test_a_table_of_some_of_the_columns() -> None:
+    assert data_of(PERSON, "csv", "age\n31\n") == [{"age": 31}]
+    assert data_of(PERSON, "csv", "age|first_name\n31|Ann\n") == ANN
 
 
 def test_cells_have_the_types_of_their_columns() -> None:
@@ -163,6 +170,9 @@ def test_an_object(raw: str, use_tags: bool) -> None:
         ('{"dog": {"name": "two\nlines"}}', {"name": "two\nlines"}),
         ("{'dog': {'name': None, 'good': True, 'age': null}}", {"name": None, "good": True, "age": None}),
         ('{"dog": {"name": 7, "good": "yes", "age": ""}}', {"name": "7", "good": True, "age": None}),
+        ('{"dog": {"age": +1_000}}', {"age": 1000}),
+        ('{"dog": {"age": .5, "good": False}}', {"age": 0.5, "good": False}),
+        ('"{\\"dog\\": {\\"age\\": 3}}"', {"age": 3}),
         ('{"dog": {"name": 01234}}', {"name": "01234"}),
         ('{"dog": {"age": 01234, "vet": {"x": [1]}}}', {"age": 1234, "vet": {"x": [1]}}),
     ],
@@ -181,6 +191,7 @@ def test_values_in_an_object(raw: str, dog: Any) -> None:
         ('{"dog": {"name": ["a"]}}', {"name": ["a"]}, "should be one text"),
         ('{"dog": [{"name": "a"}]}', [{"name": "a"}], "should be an object"),
         ('{"dog": "Harry"}', "Harry", "should be an object"),
+        ('{"dog": {"age": 1e999}}', {"age": float("inf")}, "age should be a number"),
         ('{"dog": null}', None, "nothing for 'dog'"),
         ('{"dog": {}}', {}, "nothing for 'dog'"),
     ],
@@ -228,6 +239,13 @@ def test_lists_are_lists() -> None:
         ),
         ("<contact><name><![CDATA[a<b>&amp;]]></name></contact>", [{"name": ["a<b>&amp;"]}]),
         ("<contact><name/><phone>1</phone></contact>", [{"name": [], "phone": "1"}]),
+        (
+            '<contact name="A &amp; B"><address street="S" zip="5"/></contact>',
+            [{"name": ["A & B"], "address": [{"street": "S", "zip": 5}]}],
+        ),
+        ("<!-- <contact><name>no</name></contact> --><contact><name>Jo</name></contact>", [{"name": ["Jo"]}]),
+        ("<contact><name>Jo</nmae></contact>", [{"name": ["Jo"]}]),
+        ("&lt;contact&gt;&lt;name&gt;Jo&lt;/name&gt;&lt;/contact&gt;", [{"name": ["Jo"]}]),
         ("<contact></contact>", []),
         ("<contact/>", []),
     ],

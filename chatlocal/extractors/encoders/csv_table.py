@@ -32,18 +32,19 @@ def read_table(text: str, node: Object, delimiter: str) -> Table | None:
     """
     lines = re.split(r"\r\n|\n|\r", text)
     ids = {attribute.id.lower(): attribute.id for attribute in node.attributes}
-    for place, line in enumerate(lines):
-        for divider in (delimiter, *_OTHERS):
-            names = _names(line, divider, ids)
-            if names is not None:
-                reader = _Rows(node, names, divider, line)
-                reader.read(lines[place + 1 :])
-                return reader.table
+    for few in (False, True):
+        for place, line in enumerate(lines):
+            for divider in (delimiter, *_OTHERS):
+                names = _names(line, divider, ids, few)
+                if names is not None:
+                    reader = _Rows(node, names, divider, line)
+                    reader.read(lines[place + 1 :])
+                    return reader.table
     return _without_header(lines, node, delimiter)
 
 
-def _names(line: str, divider: str, ids: dict[str, str]) -> list[str] | None:
-    """The columns that a header names; None where a line is no header."""
+def _names(line: str, divider: str, ids: dict[str, str], few: bool) -> list[str] | None:
+    """The columns that a header names; None where a line is no header. `few`: one name of several is enough."""
     bare = _LEAD.sub("", line).strip()
     cells = [cell.strip('"`*').strip() for cell in _cells(bare.strip("|") if divider == "|" else bare, divider)]
     names = [ids.get(cell.lower(), cell) for cell in cells]
@@ -51,7 +52,7 @@ def _names(line: str, divider: str, ids: dict[str, str]) -> list[str] | None:
     if len(set(names)) < len(names) or not known or not all(names):
         return None
     complete = len(known) == len(ids)
-    return names if complete or (len(known) == len(names) and len(known) > 1) else None
+    return names if complete or (len(known) == len(names) and (few or len(known) > 1)) else None
 
 
 def _without_header(lines: list[str], node: Object, delimiter: str) -> Table | None:
@@ -103,6 +104,7 @@ class _Rows:
         header = [cell.lower() for cell in cells] == [name.lower() for name in self._names]
         rule = "--" in line and set(line) <= set("|:- ") and (len(self._names) > 1 or self._opens)
         if header or rule:
+            self._over = self._over or bool(rule and self.table.rows)
             return
         if not self._over and len(cells) < len(self._names) and self._divider not in line and _is_prose(cells):
             self._over = True

@@ -72,10 +72,21 @@ class JSONEncoder(Encoder):
     def _reading(self, text: str) -> Reading | None:
         readings = _readings(text)
         fitting = [reading for reading in readings if self._fits(reading.value)]
+        if not readings and text.strip().startswith('"{'):  # JSON within a JSON string
+            inner = _string(text)
+            return None if inner is None else self._reading(inner)
         return next(iter([*fitting, *readings]), None)
 
     def _fits(self, value: Any) -> bool:
         return self.node is None or (isinstance(value, dict) and self.node.id in value)
+
+
+def _string(text: str) -> str | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _readings(text: str) -> list[Reading]:

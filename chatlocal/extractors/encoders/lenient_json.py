@@ -11,7 +11,7 @@ import re
 from typing import Any, NamedTuple
 
 _SPACE = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])")
 _ZEROS = re.compile(r"-?0\d")
 _CONSTANT = re.compile(r"(true|false|null|True|False|None)(?!\w)")
 _CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
@@ -57,8 +57,10 @@ _STRICT = json.JSONDecoder(strict=False, parse_constant=_refused)
 def _scalar(written: str) -> Any:
     if written in _CONSTANTS:
         return _CONSTANTS[written]
-    # A number may not begin with zeros: 01234 is a code, and whoever wants a number makes one of the text.
-    return written if _ZEROS.match(written) else json.loads(written)
+    if _ZEROS.match(written):  # 01234 is a code, and whoever wants a number makes one of the text
+        return written
+    plain = written.replace("_", "")
+    return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
 
 
 class _Unreadable(Exception):

@@ -1,7 +1,7 @@
 """Finding the elements of a node in an answer, with whatever the model wrote around them.
 
 Not a reader of XML: it goes by the names that the schema has. Closing tags may be missing, other tags in a text are
-text, entities are what they stand for, and attributes inside of tags are passed over.
+text, entities are what they stand for, and of attributes inside of tags those are read that the schema has.
 """
 
 from __future__ import annotations
@@ -14,16 +14,22 @@ from chatlocal.extractors.encoders.encoder import ParseError
 from chatlocal.extractors.nodes import Dictionary, Node, Object
 
 _TAG = re.compile(r"<(/?)\s*([^\s<>/&\"'=!?]+)(?:\s[^<>]*?)?(/?)>")
+_ATTRIBUTE = re.compile(r"""([^\s<>/&"'=]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_STRAY_CLOSING = re.compile(r"</[^<>]*>\s*$")
 _DATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 
 
 def read_elements(text: str, node: Object) -> dict[str, Any]:
     """{id: data}, a list where the node has many. ParseError where the text has no element of that name."""
-    reader = _Reader(text, node)
+    written = _COMMENT.sub("", text)
+    if f"<{node.id}".lower() not in written.lower():
+        written = html.unescape(written)  # all of it may have been escaped
+    reader = _Reader(written, node)
     found = []
     while reader.find(node.id):
         found.append(reader.element(node, (node.id.lower(),)))
-    closed = re.search(rf"</\s*{re.escape(node.id)}\s*>|<{re.escape(node.id)}\s*/>", text, re.IGNORECASE)
+    closed = re.search(rf"</\s*{re.escape(node.id)}\s*>|<{re.escape(node.id)}\s*/>", written, re.IGNORECASE)
     if not found or (not any(found) and not closed):
         why = (
             "The answer is empty."
@@ -57,12 +63,13 @@ class _Reader:
         tag = _TAG.match(self._text, self._place)
         assert tag is not None
         self._place = tag.end()
+        if isinstance(node, (Object, Dictionary)):
+            inside = {} if tag[3] else self._members(node, within)
+            return {**_values_in(tag[0], node), **inside} if isinstance(inside, dict) else inside
         if tag[3]:  # <name/>
-            return {} if isinstance(node, (Object, Dictionary)) else ""
+            return ""
         if node is None:
             return self._unknown(tag[2])
-        if isinstance(node, (Object, Dictionary)):
-            return self._members(node, within)
         return self._leaf(tag[2].lower(), within)
 
     def _members(self, node: Object | Dictionary, within: tuple[str, ...]) -> Any:
@@ -128,7 +135,20 @@ class _Reader:
             if here in within:
                 break
         self._place = len(self._text) if end is None else end
-        return _plain(self._text[begin : self._place])
+        # Without the tag of another name that may stand in the place of its own.
+        return _plain(_STRAY_CLOSING.sub("", self._text[begin : self._place]))
+
+
+def _values_in(tag: str, node: Object | Dictionary) -> dict[str, Any]:
+    """What a tag says of the schema's attributes in attributes of its own: <dog name="Harry">."""
+    known = {child.id.lower(): child for child in node.attributes} if isinstance(node, Object) else {}
+    found: dict[str, Any] = {}
+    for name, double, single in _ATTRIBUTE.findall(tag):
+        child = known.get(name.lower())
+        if child is not None:
+            value = html.unescape(double or single).strip()
+            found[child.id] = [value] if child.many else value
+    return found
 
 
 def _names(node: Node) -> list[str]:
