@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 import pytest
@@ -9,7 +10,7 @@ from langchain_core.language_models import FakeListChatModel
 from pydantic import BaseModel, Field
 
 from chatlocal import ChatLocal, Engine
-from chatlocal.engine import constraints
+from chatlocal.engine import Sampling, constraints
 from chatlocal.engine.errors import UnsupportedInput
 from chatlocal.extractors import (
     Bool,
@@ -222,3 +223,13 @@ def test_an_answer_that_ran_out_of_tokens_says_so(random_model: Engine) -> None:
         assert "person" in found["data"]
         said += [str(error).partition(":")[0] for error in found["errors"]]
     assert set(said) == {"The answer reached max_tokens"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lists_of_json_in_other_text_are_within_limits(random_model: Engine, seed: int) -> None:
+    schema = {"type": "array", "items": {"type": "integer", "maximum": 9, "minimum": 0}, "minItems": 1}
+    spec = constraints.marked('start: "<a>" list "</a>"', {}, {"list": schema}, limits=constraints.Limits(items=3))
+    assert constraints.Spec.from_json(spec.to_json()) == spec
+    sampling = Sampling(temperature=1.5, seed=seed, max_tokens=100)
+    answer = random_model.generate([{"role": "user", "content": "Hi"}], spec=spec, sampling=sampling).message.text
+    assert 1 <= len(json.loads(answer.removeprefix("<a>").removesuffix("</a>"))) <= 3
