@@ -31,6 +31,7 @@ from chatlocal.extractors.labelled_lines import Wording, label_of, wording_of
 from chatlocal.extractors.likelihood import Likelihood, total
 from chatlocal.extractors.lines_of_examples import ExampleLines
 from chatlocal.extractors.record_parts import Needs, border, marks_between
+from chatlocal.extractors.record_schema import within
 from chatlocal.extractors.text_offers import Offer, date_offers, number_offers, span_offers, torn_borders
 
 # In nats, fitted on the first half of benchmarks/data/records_labelled.jsonl. What is said against a value that stands
@@ -57,7 +58,7 @@ _USUAL = 6.0
 _MOST_ITEMS = 100
 # So many records of a list are shown in front of the next one.
 _SHOWN_RECORDS = 2
-_DEEPEST = 6
+_DEEPEST = 4
 _WRITTEN_TOKENS = 200
 _SILENT = ("title", "description", "default", "examples", SPAN)
 
@@ -82,6 +83,10 @@ class _Place:
     @property
     def pointer(self) -> str:
         return "".join(f"/{escape(str(key))}" for key in self.path)
+
+    @property
+    def depth(self) -> int:
+        return sum(isinstance(key, str) for key in self.path)
 
     @property
     def so_far(self) -> str:
@@ -112,7 +117,6 @@ class Filling:
         self._words: Wording = wording_of(text)
         self._likelihood = likelihood
         self._spans = list(span_offers(text))
-        self._definitions = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
         self._grown = grown
         told = f"{instructions}\n\n" if instructions else ""
         own = ExampleLines(schema, self._words)
@@ -142,7 +146,7 @@ class Filling:
         if inner.get("properties") and inner.get("type", "object") == "object" and "allOf" not in inner:
             if absent and label and not self._is_there(place, label):
                 return self._leaf_done(None, place)
-            if sum(isinstance(key, str) for key in place.path) < _DEEPEST:
+            if place.depth < _DEEPEST:
                 return self._object(inner, place, label)
         elif inner.get("type") == "array" and isinstance(inner.get("items"), Mapping) and "prefixItems" not in inner:
             return self._array(inner, place, label)
@@ -167,6 +171,8 @@ class Filling:
 
     def _array(self, schema: Mapping[str, Any], place: _Place, label: str) -> list[Any]:
         item = resolve(schema["items"], self._root)
+        if place.depth > _DEEPEST and not schema.get("minItems"):
+            return list(self._leaf_done([], place))
         if item.get("properties"):
             return self._records(schema, item, place, label)
         found = self._listed(item, place, label, schema, None)
@@ -215,7 +221,7 @@ class Filling:
         return found is not None
 
     def _takes_null(self, schema: Any) -> bool:
-        return bool(checker({**self._definitions, **resolve(schema, self._root)}).is_valid(None))
+        return bool(checker(within(resolve(schema, self._root), self._root)).is_valid(None))
 
     def _needs(self, item: Mapping[str, Any], name: str | None) -> Needs:
         """What each record must have beside its name."""
@@ -338,7 +344,7 @@ class Filling:
         offers = self._possible(schema, place)
         if set(bare) <= {"type"}:
             return list(offers)
-        valid = checker({**self._definitions, **bare}).is_valid
+        valid = checker(within(bare, self._root)).is_valid
         return [each for each in offers if valid(each.value)]
 
     def _possible(self, schema: Mapping[str, Any], place: _Place) -> Iterable[Offer]:
@@ -365,7 +371,7 @@ class Filling:
         self._likelihood.look()
         line = self._label(label) if label else ""
         prompt = Prompt((Text(f"{place.so_far}{line} "),), begins=True)
-        whole = {**self._definitions, **schema}
+        whole = within(schema, self._root)
         spec = constraints.json_schema(whole, text=self._text if demands_spans(whole) else None)
         reply = self._engine.generate(prompt, spec=spec, sampling=Sampling(temperature=0.0, max_tokens=_WRITTEN_TOKENS))
         self.written_tokens += reply.finish.usage.completion

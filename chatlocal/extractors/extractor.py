@@ -20,7 +20,8 @@ from chatlocal.extractors.results import Extraction, Failure, Record
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
-    from llama_index.core.schema import TransformComponent
+
+    from chatlocal.extractors.extractor_transform import ExtractorTransform
 
 # Texts at once where nobody says how many; an engine batches what runs at the same time.
 _AT_ONCE = 8
@@ -153,7 +154,7 @@ class Extractor:
         chain: Runnable[Any, Any] = self.runnable() | other
         return chain
 
-    def transform(self, metadata_key: str = "records") -> TransformComponent:
+    def transform(self, metadata_key: str = "records") -> ExtractorTransform:
         """A LlamaIndex transformation: puts the records of each node into its metadata under this key."""
         from chatlocal.extractors.extractor_transform import extractor_transform
 

@@ -165,6 +165,14 @@ def _named(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"title": title} if title else {}), **items}
 
 
+def within(schema: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of a schema as a schema of its own: what its references mean stays what it is."""
+    if '"$ref"' not in json.dumps(schema):
+        return dict(schema)
+    place = "/$defs/root"
+    return {**_moved(schema, place), "$defs": {"root": _moved(root, place)}}
+
+
 def _list_of(schema: Mapping[str, Any], place: str) -> dict[str, Any]:
     """A list of records; the record's definitions stay inside of it, and its references are told where they are now."""
     return {"type": "array", "items": _moved(schema, place)}
