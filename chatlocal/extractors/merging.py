@@ -88,7 +88,12 @@ class _Entry:
     part: int
     """Number of the part that it was first read from."""
     place: int
-    """What it is ordered by: where its first value stands, else the place of the record before it."""
+    """What it is ordered by where none of its values was found: the place of the record before it in its part."""
+
+
+def _place(entry: _Entry) -> int:
+    """Where the first value of a record stands; it may have come from a later part than the record."""
+    return next((one.span.start for one in entry.record.fields if one.span), entry.place)
 
 
 class _Found:
@@ -111,7 +116,7 @@ class _Found:
                 self._by_trait[trait].append(entry)
 
     def in_order(self) -> tuple[Record, ...]:
-        return tuple(entry.record for entry in sorted(self._entries, key=lambda entry: entry.place))
+        return tuple(entry.record for entry in sorted(self._entries, key=_place))
 
     def _same_as(self, record: Record, part: int) -> _Entry | None:
         if self._schema.form == "one":

@@ -204,6 +204,15 @@ def test_records_come_in_the_order_of_the_text_whatever_part_found_them() -> Non
     assert [one["name"] for one in merged(first, second)] == ["Rex", "Ben", "Max"]
 
 
+def test_a_record_whose_first_value_was_found_later_stands_where_that_is() -> None:
+    cut = dog({"name": "Max", "color": "black"}, color=68)
+    whole = dog({"name": "Rex", "color": "black", "food": "fish"}, name=55, color=68, food=29)
+    other = dog({"name": "Ben"}, name=60)
+    parts = [(WHOLE, extraction(cut, other)), (WHOLE, extraction(whole))]
+    schema_key = merge(parts, DOGS, key=["color"]).records
+    assert [record.fields[0].span and record.fields[0].span.start for record in schema_key] == [55, 60]
+
+
 def test_failures_answers_and_usage_of_all_parts_are_kept() -> None:
     failure = Failure("OutputInvalid", "no", "{", 20, 34)
     parts = [
