@@ -21,6 +21,8 @@ _PIECE = re.compile(
 # Between a word and the next one these end what is said; a comma inside a number is no mark of its own.
 _ENDS = frozenset('。；;！？!?，、：:"“”«»《》()（）[]【】,|')
 # Words that join others: a span neither begins nor ends with one.
+# Words that a point may shorten: Mr., Prof., J.
+_SHORT = re.compile(r"[A-Z]\w{0,3}|\w")
 _FIGURES = frozenset("〇零一二两三四五六七八九十百千万亿")
 _CHINESE_JOINING = "的了是在和与及或由从到向把被将于至也都就还很而且给对为着过吗呢吧"
 _ENGLISH_JOINING = "to of in at on by for with from and or is are was were who which that has have had"
@@ -46,7 +48,8 @@ def span_offers(text: str) -> Iterator[Offer]:
         size = 0.0
         for last in range(first, len(pieces)):
             word = pieces[last]
-            if last > first and _apart(text[pieces[last - 1].end() : word.start()], pieces[last - 1][0]):
+            gap = text[pieces[last - 1].end() : word.start()] if last > first else ""
+            if last > first and _apart(gap, pieces[last - 1][0], pieces[last - 2][0]):
                 break
             if word[0] in _ENDS:
                 break
@@ -88,6 +91,8 @@ def _may_border(piece: str) -> bool:
     return piece[-1].isalnum() and piece not in _JOINING
 
 
-def _apart(gap: str, before: str) -> bool:
-    """Whether a line or a sentence ends between two pieces."""
-    return "\n" in gap or (before[-1] in ".…" and gap != "" and before != ".")
+def _apart(gap: str, before: str, word: str) -> bool:
+    """Whether a line or a sentence ends between two pieces, `word` being the one before a point."""
+    if "\n" in gap:
+        return True
+    return before in (".", "…") and gap != "" and _SHORT.fullmatch(word) is None
