@@ -21,6 +21,8 @@ _PIECE = re.compile(
 # Between a word and the next one these end what is said; a comma inside a number is no mark of its own.
 _ENDS = frozenset('。；;！？!?，、：:"“”«»《》()（）[]【】,|')
 # Words that join others: a span neither begins nor ends with one.
+# Not where it is part of a name: The Hague.
+_ARTICLE = re.compile(r"(?:the|an?|The|An?) (?=[a-z])")
 # Words that a point may shorten: Mr., Prof., J.
 _SHORT = re.compile(r"[A-Z]\w{0,3}|\w")
 _FIGURES = frozenset("〇零一二两三四五六七八九十百千万亿")
@@ -40,7 +42,7 @@ class Offer:
 
 
 def span_offers(text: str) -> Iterator[Offer]:
-    """Spans from word to word that cross no mark and no end of a sentence."""
+    """Spans from word to word that cross no mark and no end of a sentence, without the article in front of a noun."""
     pieces = list(_PIECE.finditer(text))
     for first, piece in enumerate(pieces):
         if not _may_border(piece[0]):
@@ -58,7 +60,9 @@ def span_offers(text: str) -> Iterator[Offer]:
                 break
             if _may_border(word[0]):
                 span = text[piece.start() : word.end()]
-                yield Offer(span, span, piece.start(), word.end())
+                article = _ARTICLE.match(span)
+                value = span[article.end() :] if article else span
+                yield Offer(span, value, word.end() - len(value), word.end())
 
 
 def number_offers(text: str, *, whole: bool) -> Iterator[Offer]:
