@@ -51,7 +51,7 @@ SCHEMAS = [
     {"type": "string"},
     {"type": "array", "items": {"type": "string", "pattern": "^x+$"}, "minItems": 1},
 ]
-TEXTS = ['Two {dogs} for 1,200.50 on 2024-03-01, code AB123. 《晚风》28元', ""]
+TEXTS = ["Two {dogs} for 1,200.50 on 2024-03-01, code AB123. 《晚风》28元", ""]
 
 
 @pytest.fixture(scope="module")
