@@ -266,7 +266,7 @@ class Engine:
 
     @property
     def trained_for_tools(self) -> bool:
-        """Whether the model's prompt format shows it tools. Such a model knows JSON Schema; others are told in words."""
+        """Whether the prompt format shows tools to the model: such a model knows JSON Schema, others get words."""
         return not self._preparation.tool_use.worded
 
     def count_tokens(self, messages: Messages | Prompt, tools: Tools | None = None, **options: Any) -> int:
