@@ -28,6 +28,9 @@ _REMEMBERED = 31
 _WEIGHT = 0.15
 _OUTLIER = 3.0
 
+# So many times the average count is far from it.
+_FAR = 1.5
+
 # From this standard deviation of the counts on, in averages, they tell what a forward costs from what an id does.
 _SPREAD = 0.3
 
@@ -89,5 +92,9 @@ class _Line:
         self.slope = (y - self.start * weight) / x
 
     def within(self, seconds: float) -> float:
-        """How many ids can be read in this time; less than 0 for none at all."""
-        return (seconds - self.start) / self.slope
+        """How many ids can be read in this time; less than 0 for none at all.
+
+        Far above the usual count the line may be wrong: there it goes no further than what ids cost with their start.
+        """
+        weight, x, _, y, _ = self._sums
+        return min((seconds - self.start) / self.slope, max(_FAR * x / weight, seconds * x / y))

@@ -73,6 +73,16 @@ def test_the_time_there_is_gets_used() -> None:
     assert pacing._MOST >= warm(machine).ids(reading=1, decoding=8) >= 500
 
 
+def test_a_lucky_step_among_slow_ones_lets_nobody_wait_for_long() -> None:
+    pace = Pace()
+    for _ in range(31):
+        pace.observe(decoding=8, read=0, seconds=0.020)
+    # A program that ran beside a few short readings makes a longer one look nearly free.
+    for read, seconds in [(30, 0.047), (62, 0.049)] * 9:
+        pace.observe(decoding=8, read=read, seconds=seconds)
+    assert pace.ids(reading=1, decoding=8) <= 1.5 * 46
+
+
 def test_nothing_is_known_at_first() -> None:
     assert Pace().ids(reading=1, decoding=8) == pacing._FIRST
 
