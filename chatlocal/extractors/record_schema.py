@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args, get_origin
 
+from jsonschema.exceptions import SchemaError
+from jsonschema.validators import validator_for
 from pydantic_core import to_jsonable_python
 
 from chatlocal.engine.constraints import validation
@@ -19,6 +21,7 @@ from chatlocal.engine.constraints.references import escape
 from chatlocal.engine.constraints.schema_source import is_v1_model, schema_of, type_adapter
 from chatlocal.engine.errors import OutputInvalid, UnsupportedInput
 
+_TELLING = {"$ref", "allOf", "anyOf", "const", "enum", "items", "oneOf", "prefixItems", "properties", "type"}
 _UNNAMED = "record"
 _BOUNDS = ("minItems", "maxItems", "uniqueItems", "contains", "minContains", "maxContains")
 
@@ -118,6 +121,7 @@ def read_record_schema(schema: Any) -> RecordSchema:
     UnsupportedInput for what is none of them.
     """
     if isinstance(schema, Mapping):
+        _check(schema)
         return _of_json_schema(dict(schema))
     if isinstance(schema, (list, tuple)):
         kinds = tuple(_kind(one) for one in schema)
@@ -130,6 +134,19 @@ def read_record_schema(schema: Any) -> RecordSchema:
     if get_origin(schema) in (list, Sequence, tuple) and get_args(schema):
         return RecordSchema((_kind(get_args(schema)[0]),), "many")
     return RecordSchema((_kind(schema),), "one")
+
+
+def _check(schema: Mapping[str, Any]) -> None:
+    """UnsupportedInput for what is no JSON Schema, or says nothing of what is to be extracted."""
+    try:
+        validator_for(schema).check_schema(dict(schema))
+    except SchemaError as problem:
+        raise UnsupportedInput(f"This is no JSON Schema, at {problem.json_path}: {problem.message}") from problem
+    if not _TELLING & set(schema):
+        raise UnsupportedInput(
+            f"This schema has none of {', '.join(sorted(_TELLING))}, so anything would do: name the fields of a record"
+            ' under "properties".'
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.documents import Document
@@ -317,3 +317,17 @@ def test_low_confidence_is_for_review() -> None:
     assert found.data["age"] is None
     age = next(field for field in found.records[0].fields if field.pointer == "/age")
     assert (age.value, age.flags) == (3, ("low confidence",))
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "object", "properties": ["a"]}, "no JSON Schema, at .*properties"),
+        ({"type": "objekt"}, "no JSON Schema"),
+        ({"name": "string"}, "name the fields"),
+        ({}, "name the fields"),
+    ],
+)
+def test_what_is_no_schema_of_a_record_is_refused_at_once(schema: dict[str, Any], said: str) -> None:
+    with pytest.raises(UnsupportedInput, match=said):
+        Extractor(schema)
