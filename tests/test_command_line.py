@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -215,8 +216,12 @@ def test_a_terminal_shows_a_prompt_colour_and_the_speed(tmp_path: Path) -> None:
             os.write(terminal, b"hello\n")
             seen += read_until(terminal, r"tokens/s.*> ")
             seen += interrupt_until(run, terminal, "Ctrl-D ends.")
-            os.write(terminal, b"\x04")
-            assert run.wait(30) == 0
+            for _ in range(60):  # a key that is pressed while the last Ctrl-C is heard is dropped with the line
+                os.write(terminal, b"\x04")
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    assert run.wait(1) == 0
+                    break
+            assert run.poll() == 0
         finally:
             run.kill()
             os.close(terminal)

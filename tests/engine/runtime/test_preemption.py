@@ -134,7 +134,8 @@ def test_models_that_run_one_by_one_take_turns_too(kind: str) -> None:
     model = architecture(kind, **sizes[kind])
     requests = [request(prompt(5 + row, seed=row), new=110) for row in range(5)]
     with tiny_backend(model, cache_tokens=200) as backend:
-        assert run_together(backend, requests) == [generated(model, one.prompt_ids, 110) for one in requests]
+        streams = [backend.submit(one) for one in requests]  # all there before the first has ended
+        assert [ids_of(one) for one in streams] == [generated(model, one.prompt_ids, 110) for one in requests]
         assert backend.stats()["preempted"] > 0
 
 
@@ -230,7 +231,8 @@ def test_a_cache_that_has_no_memory_to_shrink_is_read_anew(monkeypatch: pytest.M
         ids_of(backend.submit(request(prompt(200), new=3)))  # held, so that there is something to give back
         scarce = Scarce(monkeypatch, backend, lambda work: len(work) > 2, ERRORS[0])
         monkeypatch.setattr(runner._cache, "reshape", failing)
-        assert run_together(backend, requests) == expected
+        streams = [backend.submit(one) for one in requests]
+        assert [ids_of(one) for one in streams] == expected
         assert shrinking
         assert backend.stats()["failed"] == 0
 
