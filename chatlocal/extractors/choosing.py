@@ -26,7 +26,9 @@ from chatlocal.engine.constraints.references import escape
 from chatlocal.engine.families import Prompt, Text
 from chatlocal.engine.field_list import resolve
 from chatlocal.extractors.extraction_prompt import WorkedExample
+from chatlocal.extractors.field_kinds import may_be_offered, naming_field, single_kind
 from chatlocal.extractors.grounded_fields import demands_spans
+from chatlocal.extractors.growing_value import nested
 from chatlocal.extractors.labelled_lines import Wording, label_of, wording_of
 from chatlocal.extractors.likelihood import Likelihood, total
 from chatlocal.extractors.lines_of_examples import ExampleLines
@@ -249,7 +251,7 @@ class Filling:
         offers = self._offers(schema, place)
         if not offers and not absent:  # better a value from elsewhere in the text than one that is not in it
             offers = self._offers(schema, replace(place, start=0, end=len(self._text)))
-        if not offers and (not absent or not _may_be_offered(schema)):
+        if not offers and (not absent or not may_be_offered(schema)):
             value = self._written(whole, place, label)
             place.lines.append(self._line(label, _said(value, self._words)))
             return value
@@ -278,7 +280,7 @@ class Filling:
 
         `needs`, of a list of records, are the numbers and dates that a record with such an item must have too.
         """
-        if not _may_be_offered(item):
+        if not may_be_offered(item):
             return None
         space, comma = self._words.space, self._words.comma
         least, most = schema.get("minItems", 0), min(schema.get("maxItems", _MOST_ITEMS), _MOST_ITEMS)
@@ -379,59 +381,6 @@ class Filling:
         for pointer, sure in (reply.finish.confidence or {}).items():
             self.confidence[place.pointer + pointer] = sure
         return json.loads(reply.message.text)
-
-
-def single_kind(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """The schema of a value that may be null without that, and whether it may; others as they are."""
-    variants = [resolve(each, root) for each in schema.get("anyOf") or schema.get("oneOf") or ()]
-    kinds = [each for each in variants if each.get("type") != "null"]
-    nullable = len(kinds) < len(variants)
-    inner = dict(schema)
-    if len(kinds) == 1:
-        inner = {**{key: value for key, value in schema.items() if key not in ("anyOf", "oneOf")}, **kinds[0]}
-    if isinstance(inner.get("type"), list) and "null" in inner["type"]:
-        types = [each for each in inner["type"] if each != "null"]
-        return {**inner, "type": types[0] if len(types) == 1 else types}, True
-    return inner, nullable
-
-
-def naming_field(item: Mapping[str, Any], root: Mapping[str, Any]) -> str | None:
-    """The field by which records are told apart: the first that is any text, else the first number."""
-    for kinds in (("string",), ("integer", "number")):
-        for name, child in item["properties"].items():
-            inner = resolve(child, root)
-            if inner.get("type") in kinds and "enum" not in inner and "const" not in inner and "format" not in inner:
-                return str(name)
-    return None
-
-
-def nested(leaves: Iterable[tuple[tuple[str | int, ...], Any]]) -> Any:
-    """The value that has these leaves at their paths, a number in a path being a place in a list."""
-    out: Any = None
-    for path, value in leaves:
-        if not path:
-            out = value
-            continue
-        if out is None:
-            out = [] if isinstance(path[0], int) else {}
-        holder = out
-        for key, following in pairwise(path):
-            if isinstance(key, int) and key == len(holder):
-                holder.append([] if isinstance(following, int) else {})
-            elif isinstance(key, str):
-                holder.setdefault(key, [] if isinstance(following, int) else {})
-            holder = holder[key]
-        if isinstance(path[-1], int) and path[-1] == len(holder):
-            holder.append(value)
-        else:
-            holder[path[-1]] = value
-    return out
-
-
-def _may_be_offered(schema: Mapping[str, Any]) -> bool:
-    kinds = schema.get("type")
-    kinds = kinds if isinstance(kinds, list) else [kinds]
-    return "enum" in schema or "const" in schema or set(kinds) <= {"string", "integer", "number", "boolean"}
 
 
 def _likeliest(scores: Mapping[str, float], texts: Mapping[str, Offer | None]) -> tuple[Offer | None, float]:
