@@ -182,7 +182,7 @@ class Filling:
         if found is None:
             return list(self._leaf_done(self._written(schema, place, label), place))
         between = self._words.comma + self._words.space
-        place.lines.append(self._line(label, between.join(each.words for each in found) or self._words.absent))
+        place.lines.append(self._words.line(label, between.join(each.words for each in found) or self._words.absent))
         place.taken.extend((each.start, each.end) for each in found)
         return list(self._leaf_done([each.value for each in found], place))
 
@@ -201,7 +201,7 @@ class Filling:
         parts = zip([place.start, *borders], [*borders, place.end], strict=True)
         for number, (offer, (start, end)) in enumerate(zip(found, parts, strict=False)):
             read = self._read((*place.path, number), start, end, "".join(before[-_SHOWN_RECORDS:]))
-            read.lines.append(self._line(own, offer.words))
+            read.lines.append(self._words.line(own, offer.words))
             read.taken.append((offer.start, offer.end))
             self.confidence[read.at(name).pointer] = self.confidence.pop(read.pointer, 1.0)
             out.append(self._object(item, read, "", {name: offer.value}))
@@ -237,12 +237,6 @@ class Filling:
         numbers = sum(each.get("type") in ("integer", "number") for each in must)
         return Needs(self._text, numbers, sum(each.get("format") == "date" for each in must))
 
-    def _line(self, label: str, words: str) -> str:
-        return f"{self._label(label)}{self._words.space}{words}\n"
-
-    def _label(self, label: str) -> str:
-        return f"{label[:1].upper()}{label[1:]}{self._words.colon}"
-
     # values
 
     def _leaf(
@@ -253,7 +247,7 @@ class Filling:
             offers = self._offers(schema, replace(place, start=0, end=len(self._text)))
         if not offers and (not absent or not may_be_offered(schema)):
             value = self._written(whole, place, label)
-            place.lines.append(self._line(label, _said(value, self._words)))
+            place.lines.append(self._words.line(label, _said(value, self._words)))
             return value
         space = self._words.space
         texts: dict[str, Offer | None] = {f"{space}{each.words}\n": each for each in reversed(offers)}
@@ -264,9 +258,9 @@ class Filling:
                 not isinstance(each.value, (str, bool)) and not self._penalty(each, schema, place) for each in offers
             ):
                 penalties[empty] = -_FREE
-        scores = self._likelihood.best(place.so_far + self._label(label), list(texts), penalties)
+        scores = self._likelihood.best(place.so_far + self._words.label(label), list(texts), penalties)
         best, self.confidence[place.pointer] = _likeliest(scores, texts)
-        place.lines.append(self._line(label, self._words.absent if best is None else best.words))
+        place.lines.append(self._words.line(label, self._words.absent if best is None else best.words))
         if best is None:
             return None
         if best.end > best.start:
@@ -285,7 +279,7 @@ class Filling:
         space, comma = self._words.space, self._words.comma
         least, most = schema.get("minItems", 0), min(schema.get("maxItems", _MOST_ITEMS), _MOST_ITEMS)
         empty = f"{space}{self._words.absent}\n"
-        line = self._label(label + self._words.every)
+        line = self._words.label(label + self._words.every)
         prompt = f"{self._list_head}\n{self._shown(place.start, place.end)}\n"
         possible = self._offers(item, place)
         found: list[Offer] = []
@@ -372,7 +366,7 @@ class Filling:
     def _written(self, schema: Mapping[str, Any], place: _Place, label: str) -> Any:
         """A value that the model writes, held to its schema by a grammar."""
         self._likelihood.look()
-        line = self._label(label) if label else ""
+        line = self._words.label(label) if label else ""
         prompt = Prompt((Text(f"{place.so_far}{line} "),), begins=True)
         whole = within(schema, self._root)
         spec = constraints.json_schema(whole, text=self._text if demands_spans(whole) else None)

@@ -36,6 +36,14 @@ class Wording:
     examples: str
     lists: str
 
+    def label(self, name: str) -> str:
+        """What a line begins with."""
+        return f"{name[:1].upper()}{name[1:]}{self.colon}"
+
+    def line(self, name: str, words: str) -> str:
+        """A line that says so of a field."""
+        return f"{self.label(name)}{self.space}{words}\n"
+
 
 def wording_of(text: str) -> Wording:
     """Chinese for a text that has as many Chinese characters as words of another script, English for others."""

@@ -62,7 +62,7 @@ class ExampleLines:
     def _line(self, label: str, said: list[str], *, every: bool) -> str:
         words = self.words
         value = (words.comma + words.space).join(said) or words.absent
-        return f"{label[:1].upper()}{label[1:]}{words.every if every else ''}{words.colon}{words.space}{value}\n"
+        return words.line(label + (words.every if every else ""), value)
 
     def _said(self, value: Any) -> str:
         if value is None:
