@@ -291,7 +291,7 @@ class Scheduler:
         self._runner.release(sequence, keep=sound)
 
     def _pieces(self) -> Work:
-        """Which prompts are read in this step, and how many ids of each. They take turns; drafts are cut beside them."""
+        """Which prompts are read in this step, taking turns, and how many ids of each. Drafts make room for them."""
         if not self._prefilling:
             return []
         turns = sorted(self._prefilling, key=lambda one: (one.turn, rank(one)))
